@@ -155,7 +155,7 @@ def test_a_page_that_names_a_wrong_option_would_be_found(a_place_to_write):
 def test_the_listing_of_tasks_is_the_one_that_is_printed(capsys):
     blocks = [text for language, text in code_of(ROOT / "docs/commands.md") if "velocity-flat-g1 " in text]
     assert main(["tasks"]) == 0
-    assert blocks[0].splitlines()[-1].startswith("yam-push")
+    assert blocks[0].splitlines()[-1].startswith("yam-tell-push")
     assert set(blocks[0].splitlines()) <= set(capsys.readouterr().out.splitlines())
 
 

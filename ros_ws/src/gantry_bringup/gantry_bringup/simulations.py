@@ -74,6 +74,7 @@ SIM_ARM_ARGUMENTS = (
     Argument("seed", "", "where the first episode lays its things; the service reset lays out the next one"),
     Argument("robot_statistics", "", "JSON file for simulated against real time at the end"),
     Argument("command_message", "", "joint_trajectory, positions or joint_command; the first if not given"),
+    Argument("instruction", "", "first instruction of a policy that is told in words; others on the topic instruction"),
     Argument("gripper_message", "", "with_arm, joint_trajectory or positions; the first if not given"),
     Argument("episodes", "", "run so many, the object laid anew in each, then end everything; needs auto_start:=false"),
     Argument("episode_seconds", "", "longest time under the policy in each, s"),
@@ -157,7 +158,7 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
         )
     nodes = [
         make_node("sim_robot_node", args, _simulated(args, contract.robot, embodiment.simulated_backend, world)),
-        _policy(args, given(args, "command_message", "gripper_message")),
+        _policy(args, given(args, "command_message", "gripper_message", "instruction")),
     ]
     if args["episodes"]:
         nodes.append(make_node("episode_node", args, _episodes(args)))

@@ -23,9 +23,11 @@ from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.experts import make_expert
 from gantry_sim.tasks.manipulation.language.shown import show_arm
+from gantry_sim.tasks.manipulation.language.suite import words_suite, words_table
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.recording import record_episodes
-from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
+from gantry_sim.tasks.manipulation.workbench import WORKBENCHES
+from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Suite, Task
 
 ENVS = 8
 """Environments side by side while learning by trying; more collect faster, and further behind what is learned."""
@@ -119,6 +121,7 @@ def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
 
 
 def _task(info: TaskInfo) -> Task:
+    told = WORKBENCHES[LAYOUTS[info.name]().task].is_told
     return Task(
         name=info.name,
         summary=info.summary,
@@ -134,6 +137,7 @@ def _task(info: TaskInfo) -> Task:
         around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),
         models=("training",),
         scripted=ScriptedPolicy(ExpertPolicy, teaches=False, demonstrates=True),
+        suites={"words": Suite(words_suite, words_table)} if told else {},
     )
 
 

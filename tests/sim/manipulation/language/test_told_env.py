@@ -51,6 +51,20 @@ def test_the_expert_does_what_is_asked(task):
     env.close()
 
 
+def test_a_suite_tells_the_expert_every_verb_in_both_sets():
+    """The scenes of both sets are the same, and the expert does not read."""
+    cfg = replace(TELL.usual_env(), verbs=("pick", "place"))
+    suite, shares = TELL.suites["words"], []
+    scores = suite.run(
+        TELL, cfg, ExpertPolicy, episodes=3, device="cpu", seed=4, on_progress=lambda share: shares.append(share)
+    )
+    assert list(scores["parts"]) == ["trained/pick", "trained/place", "held-out/pick", "held-out/place"]
+    assert [part["success_rate"]["mean"] for part in scores["parts"].values()] == [1.0] * 4
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert "held-out/place   success 1.000" in suite.lines(scores)[-1]
+
+
 def test_the_observation_holds_the_scene_and_last_the_tokens():
     env = env_of("yam-tell")
     parts = parts_of(env, env.reset())
