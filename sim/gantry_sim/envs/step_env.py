@@ -19,6 +19,7 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, EnvStep, Observation
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.envs.progress_env import FEATURES, KIND
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
@@ -115,6 +116,8 @@ class ArmStepEnv:
             rule = self.state.rule
             success = rule.success(self.state)
             extras = {WRONG_THING: rule.wrong(self.state)} if rule.bench.is_told else {}
+            if self.cfg.reward == "progress":
+                extras |= self._progress()
             next_obs = self._observation(observed)
             ended = terminated | timed_out
             self._outcomes.extend(success[ended].float().tolist())
@@ -191,6 +194,12 @@ class ArmStepEnv:
             for name, pictures in self._eyes.see(ids).items():
                 first[f"{IMAGE_PREFIX}{name}"] = last[f"{IMAGE_PREFIX}{name}"].index_copy(0, ids, pictures)
         return first
+
+    def _progress(self) -> dict[str, Tensor]:
+        """Extras by which episodes are compared: what is handled, from hand and goal, the hand's opening; the verb."""
+        state = self.state
+        parts = (state.object_from_ee, state.goal_from_object, state.gripper_m[:, None])
+        return {FEATURES: torch.cat(parts, dim=1).clone(), KIND: state.things.verb.clone()}
 
     def _observation(self, observed: dict) -> Observation:  # type: ignore[type-arg]
         seen: Observation = {STATE: observed[STATE_GROUP].clone()}

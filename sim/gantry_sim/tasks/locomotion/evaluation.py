@@ -42,7 +42,7 @@ def evaluate_velocity(
     on_progress: Callable[[float], None],
 ) -> dict[str, Any]:
     """Episodes of the task's length in which every command moves, then a quarter as many that are told to stand; where
-    training pushes the robots, also as many as the first in which they are pushed.
+    training pushes the robots, both again with pushes, standing then for the task's length as well.
 
     Args:
         task: The task.
@@ -55,7 +55,8 @@ def evaluate_velocity(
         on_progress: Called with the share that is done.
 
     Returns:
-        Scores with confidence intervals, those of standing under ``standing``, those with pushes under ``pushed``.
+        Scores with confidence intervals, those of standing under ``standing``, those with pushes under ``pushed`` and
+        ``standing_pushed``.
     """
     still = max(1, episodes // STANDING_SHARE)
     cfg = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model)
@@ -67,6 +68,8 @@ def evaluate_velocity(
     }
     if env_cfg.push_m_s > 0.0:
         parts["pushed"] = (replace(cfg, push_m_s=env_cfg.push_m_s), _tracking, episodes * cfg.episode_s)
+        shoved = replace(rest, push_m_s=env_cfg.push_m_s, episode_s=cfg.episode_s)
+        parts["standing_pushed"] = (shoved, _standing, still * cfg.episode_s)
     total, before, result = sum(work for _, _, work in parts.values()), 0.0, {}
     for name, (part, score, work) in parts.items():
         scores = score(task, part, make_policy, device, seed, _section(on_progress, before / total, work / total))

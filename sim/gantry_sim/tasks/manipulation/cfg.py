@@ -15,7 +15,7 @@ from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
 """Spaces of actions: the end effector with its orientation kept, the end effector with rotation, the joints by
 steps, the joints to places. A gripper comes last in each."""
-REWARDS = ("sparse", "dense")
+REWARDS = ("sparse", "dense", "progress")
 FRAMES = ("base", "start")
 """Frames of observed places: the arm's base, or the hand's place at the start of the episode along the base's axes, as
 in HIL-SERL, so that a policy does not learn where the table is. Places of objects are then those from the hand."""
@@ -124,7 +124,9 @@ class ArmCfg:
     episode_s: float = 5.0
     """Length of an episode."""
     reward: str = "sparse"
-    """``sparse``: 1 in a step that succeeds, otherwise 0. ``dense``: the task's own, 0 to 1 in every step."""
+    """``sparse``: 1 in a step that succeeds, otherwise 0. ``dense``: the task's own, 0 to 1 in every step.
+    ``progress``: 1 for a success, and for a failure the more, the nearer its way came to those of the policy's own
+    successes (:mod:`gantry_sim.envs.progress_env`)."""
     end_on_success: bool = True
     """Success ends the episode; otherwise it runs on, for success at its end."""
     step_m: float = 0.02

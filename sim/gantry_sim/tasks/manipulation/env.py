@@ -42,7 +42,7 @@ def arm_env_cfg(cfg: ArmCfg, *, seed: int) -> GantryEnvCfg:
     }
     if cfg.end_on_success:
         terminations["success"] = TerminationTermCfg(func=terms.success)
-    reward = terms.sparse_reward if cfg.reward == "sparse" else terms.dense_reward
+    reward = terms.dense_reward if cfg.reward == "dense" else terms.sparse_reward
     return GantryEnvCfg(
         seed=seed,
         decimation=cfg.decimation,

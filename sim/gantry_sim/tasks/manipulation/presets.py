@@ -15,6 +15,7 @@ from gantry_policies.imitation import config as imitation
 from gantry_policies.off_policy import presets as off_policy
 from gantry_policies.on_policy import presets as on_policy
 from gantry_policies.on_policy.config import PpoCfg
+from gantry_sim.envs.progress_env import ProgressEnv
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -117,7 +118,8 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
 def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
     """The task's environments; they are simulated on the CPU, wherever the networks are."""
     del device
-    return ArmStepEnv(cfg, seed)
+    env = ArmStepEnv(cfg, seed)
+    return ProgressEnv(env) if cfg.reward == "progress" else env
 
 
 def _task(info: TaskInfo) -> Task:
