@@ -9,7 +9,6 @@ from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.language.instructions import FIRST_WORD, PAD
 from gantry_policies.networks.token_layers import EncoderLayer, learned_positions
 
-
 FEW_ROWS = 64
 """Below this number of rows, sentences that are alike are not looked for."""
 

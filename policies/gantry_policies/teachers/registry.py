@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.text import plain_text
 from gantry_hardware.plugins import find_plugin, load_plugin, plugin_names
+from gantry_policies.teachers.several import SeveralTeachers
 from gantry_policies.teachers.teacher import ActionTeacher, TeacherError
 
 GROUP = "gantry.teachers"
@@ -37,13 +38,17 @@ def make_teacher(text: str) -> ActionTeacher:
 
     Args:
         text: ``openpi:HOST:PORT``, with options behind a ``?`` (:func:`open_remote`); ``bundle:PATH`` of a folder, a
-            zip or ``pretrained:NAME``; ``lerobot:FOLDER`` of a policy; or ``KIND:REST`` of another package.
+            zip or ``pretrained:NAME``; ``lerobot:FOLDER`` of a policy; or ``KIND:REST`` of another package. Several
+            are separated by commas, and each of them answers for its share of the environments
+            (:class:`~gantry_policies.teachers.several.SeveralTeachers`).
 
     Raises:
         TeacherError: If the text names no teacher, the kind is refused, or it cannot be loaded here.
         UnknownNameError: If there is no such kind; with the near miss.
         GantryError: If the teacher cannot be made.
     """
+    if "," in text:
+        return _several(text.split(","))
     kind, colon, rest = text.partition(":")
     if kind in REFUSED:
         raise TeacherError(f"A teacher '{kind}' is refused. {REFUSED[kind]}")
@@ -53,6 +58,18 @@ def make_teacher(text: str) -> ActionTeacher:
         find_plugin(GROUP, kind, "kind of teacher"), "Teacher", TeacherError
     )
     return make(rest)
+
+
+def _several(texts: list[str]) -> ActionTeacher:
+    """Teachers of a list; those that were opened are closed where a later one fails."""
+    opened: list[ActionTeacher] = []
+    try:
+        opened += (make_teacher(text) for text in texts)
+        return SeveralTeachers(opened)
+    except BaseException:
+        for teacher in opened:
+            teacher.close()
+        raise
 
 
 def open_remote(text: str) -> ActionTeacher:
