@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gantry_deploy.control.ticks import Tick
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.perception.images import make_picture_source
+from gantry_deploy.perception.images import MOVING_RAD_S, make_picture_source
 from gantry_deploy.perception.maps import MapSource, require_source
 from gantry_deploy.perception.road import SurroundingsSource, require_surroundings
 from gantry_deploy.policy.runner import Decide, PolicyRunner, PolicyStep
@@ -58,6 +60,7 @@ class PolicyInputs:
         if state is None:
             raise SafetyError("The policy needs a state, and the robot has reported none yet.")
         window = None if self._map_source is None else self._map_source.window(state, now_s)
-        images = None if self._pictures is None else self._pictures.newest(now_s)
+        moving = bool(np.abs(state.joint_vel_rad_s).max(initial=0.0) > MOVING_RAD_S)
+        images = None if self._pictures is None else self._pictures.newest(now_s, moving=moving)
         around = None if self._surroundings is None else self._surroundings.newest(state, now_s, self._timeout_s)
         return self.runner.step(state, tick.requested, window, images, around, decide)

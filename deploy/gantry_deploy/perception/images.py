@@ -18,6 +18,10 @@ from gantry_hardware.model.capabilities import FollowsScene, HasImages, capabili
 
 STALE_S = 0.5
 """A picture that is older is not acted on: the policy ends as with any input that it lacks."""
+FROZEN_S = 1.0
+"""A camera that shows the very same picture for so long, while the robot moves, is frozen, whatever its stamps say."""
+MOVING_RAD_S = 0.1
+"""A robot with a joint that is faster moves."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,19 @@ class PictureSource:
     def __init__(self, contract: PolicyContract, robot: HasImages) -> None:
         self._names = tuple(camera.name for camera in contract.cameras)
         self._robot = robot
+        self._last: dict[str, NDArray[np.uint8]] = {}
+        self._same_s = dict.fromkeys(self._names, 0.0)
+        self._asked_s: float | None = None
 
-    def newest(self, now_s: float) -> Images:
+    def newest(self, now_s: float, *, moving: bool = False) -> Images:
         """The newest picture of each camera; the network looks at their sizes.
 
+        Args:
+            now_s: On the robot's clock.
+            moving: Whether the robot moves, so that pictures must change.
+
         Raises:
-            ContractError: If a camera has taken none, or none for too long.
+            ContractError: If a camera has taken none, or none for too long, or is frozen.
         """
         pictures = self._robot.read_pictures()
         for name in self._names:
@@ -70,7 +81,25 @@ class PictureSource:
                 raise ContractError(
                     f"Camera '{name}' has shown nothing new for {age_s:.2f} s, allowed are {STALE_S} s."
                 )
-        return {name: pictures[name].pixels for name in self._names}
+        images = {name: pictures[name].pixels for name in self._names}
+        self._watch(images, now_s, moving)
+        return images
+
+    def _watch(self, images: Images, now_s: float, moving: bool) -> None:
+        """Refuse pictures (3, height, width) uint8 that do not change although the robot moves."""
+        passed_s = 0.0 if self._asked_s is None else max(0.0, now_s - self._asked_s)
+        self._asked_s = now_s
+        for name, pixels in images.items():
+            last = self._last.get(name)
+            if last is None or not np.array_equal(last, pixels):
+                self._last[name], self._same_s[name] = pixels.copy(), 0.0
+            elif moving:
+                self._same_s[name] += passed_s
+                if self._same_s[name] > FROZEN_S:
+                    raise ContractError(
+                        f"Camera '{name}' is frozen: it has shown the very same picture for "
+                        f"{self._same_s[name]:.1f} s while the robot moved, allowed are {FROZEN_S} s."
+                    )
 
 
 def make_picture_source(contract: PolicyContract, robot: Robot) -> PictureSource | None:
