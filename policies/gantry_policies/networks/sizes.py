@@ -35,6 +35,26 @@ class BevNetCfg:
 
 
 @dataclass(frozen=True)
+class PictureNetCfg:
+    """Sizes of the convolutions over each camera's picture, one entry per layer."""
+
+    channels: tuple[int, ...] = (16, 32, 32)
+    """Channels."""
+    kernels: tuple[int, ...] = (5, 3, 3)
+    """Edges of the kernels."""
+    strides: tuple[int, ...] = (3, 2, 2)
+    """Strides."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.channels, self.kernels, self.strides)
+        if not self.channels or len({len(size) for size in sizes}) > 1 or min(map(min, sizes)) < 1:
+            raise GantryError(
+                f"pictures has channels {list(self.channels)}, kernels {list(self.kernels)} and strides "
+                f"{list(self.strides)}, expected as many of each, of at least 1."
+            )
+
+
+@dataclass(frozen=True)
 class WordsNetCfg:
     """Sizes of the encoder of flat numbers under an instruction."""
 

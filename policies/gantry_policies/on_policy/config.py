@@ -10,7 +10,7 @@ from typing import Any
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.layout import RASTER_TERM, ObservationLayout
-from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, PictureNetCfg, WordsNetCfg
 from gantry_policies.on_policy.beta import INIT_STD_RANGE, MAX_INIT_STD
 from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.packing import RasterPacking
@@ -34,8 +34,9 @@ ACTIVATIONS = (
 
 FLAT = ("mlp", "moe")
 """Networks of numbers in no particular order."""
-NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev", "words")
-"""Actors: flat ones first, then those that look at an elevation map, at a raster, or read an instruction."""
+NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev", "words", "pictures")
+"""Actors: flat ones first, then those that look at an elevation map or a raster, read an instruction, or look at
+pictures and read."""
 CRITICS = (*FLAT, "bev", "words")
 """Critics; they see the simulator's own numbers, and ``bev`` and ``words`` all that the actor sees as well."""
 MIRRORS = ("both", "critic", "none")
@@ -102,6 +103,8 @@ class PpoCfg:
     """Sizes of networks that look at a raster."""
     words: WordsNetCfg = field(default_factory=WordsNetCfg)
     """Sizes of networks that read an instruction."""
+    pictures: PictureNetCfg = field(default_factory=PictureNetCfg)
+    """Sizes of networks that look at pictures."""
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of the actor; of its action head where the network looks at a map."""
     critic_network: str = "mlp"
@@ -202,6 +205,7 @@ class PpoCfg:
         layout: ObservationLayout | None = None,
         teacher: Teacher | None = None,
         samples: int = 1,
+        images: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         """rsl_rl's nested dictionary; a fresh one at every call, since rsl_rl takes things out of it.
 
@@ -211,6 +215,7 @@ class PpoCfg:
             layout: Of the actor's observation; networks that look at a map need it.
             teacher: Teacher that guides the learner, or None.
             samples: Of a rollout, all environments together; ``minibatch_samples`` asks for it.
+            images: Groups of pictures, for a network that looks at them.
 
         Raises:
             GantryError: If the network needs a layout.
@@ -243,7 +248,7 @@ class PpoCfg:
             "actor": self.actor_model(layout),
             "critic": self._critic_model(layout),
             "obs_groups": {
-                "actor": ["actor"],
+                "actor": ["actor", *(images if self.network == "pictures" else ())],
                 "critic": ["critic"] if self.critic_network in FLAT else ["actor", "critic"],
             },
             "num_steps_per_env": self.steps_per_env,
@@ -265,6 +270,8 @@ class PpoCfg:
         head = {"hidden_dims": self.hidden, "distribution_cfg": noise}
         if self.network in FLAT:
             return self._flat(self.network) | head
+        if self.network == "pictures":
+            return self._pictures(layout) | head
         return self._perceptive("Model", self.network, layout) | head
 
     def _critic_model(self, layout: ObservationLayout | None) -> dict[str, Any]:
@@ -287,6 +294,18 @@ class PpoCfg:
             "obs_normalization": self.normalize,
             "encoder": network,
             "sizes": sizes,
+            "layout": layout,
+        }
+
+    def _pictures(self, layout: ObservationLayout | None) -> dict[str, Any]:
+        if layout is None:
+            raise GantryError("learner.network is 'pictures', which needs to know the observation's layout.")
+        return {
+            "class_name": "gantry_policies.networks.pictures:PictureModel",
+            "activation": self.activation,
+            "obs_normalization": self.normalize,
+            "pictures": self.pictures,
+            "words": self.words,
             "layout": layout,
         }
 

@@ -72,3 +72,9 @@ def reverse_divergence(instructed: bool = False) -> PpoCfg:
         action_weight=0.05, embedding_weight=0.0, imitation_iterations=0, action_loss="reverse-kl", teacher_std=0.3
     )
     return replace(bounded(instructed), guide=guide)
+
+
+def looking() -> PpoCfg:
+    """The same for a student that looks at one small picture; its critic sees the numbers of the scene."""
+    few = distilled(instructed=True)
+    return replace(few, network="pictures", steps_per_env=64, epochs=3, minibatch_samples=512)

@@ -15,6 +15,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
+from gantry_policies.common.batched_env import IMAGE_PREFIX
 from gantry_policies.common.border import NotFiniteError, require_finite
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
@@ -89,7 +90,9 @@ class PpoTrainer(Trainer):
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
         samples = cfg.steps_per_env * env.num_envs
-        runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples), None, device)
+        groups = [str(name) for name in env.get_observations().keys()]  # noqa: SIM118 - a TensorDict
+        images = tuple(sorted(name for name in groups if name.startswith(IMAGE_PREFIX)))
+        runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples, images), None, device)
         self.env, self.device = env, device
         self.alg: FewSamplePPO = runner.alg  # type: ignore[assignment]
         self.ppo_cfg = cfg

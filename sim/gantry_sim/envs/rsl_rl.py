@@ -9,8 +9,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from gantry_hardware.errors import GantryError
-from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, BatchedEnv, Observation
+from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 
 ACTOR, CRITIC = "actor", "critic"
 """Observation groups of rsl_rl: what the policy reads, and what its value function reads."""
@@ -18,19 +17,13 @@ ACTOR, CRITIC = "actor", "critic"
 
 class BatchedVecEnv(VecEnv):
     """A :class:`BatchedEnv` behind rsl_rl's interface: key ``state`` is the group ``actor``, other keys are groups of
-    their own; where there is no ``critic``, the critic reads what the actor reads.
+    their own, pictures among them; where there is no ``critic``, the critic reads what the actor reads.
 
     Args:
         env: The environments; they are reset here unless they are already under way.
-
-    Raises:
-        GantryError: If they show images, which PPO's networks do not read.
     """
 
     def __init__(self, env: BatchedEnv) -> None:
-        images = [key for key in env.obs_shapes if key.startswith(IMAGE_PREFIX)]
-        if images:
-            raise GantryError(f"PPO reads flat observations; these environments show {', '.join(images)} as well.")
         self.batched = env
         self.num_envs, self.num_actions, self.device = env.num_envs, env.action_size, env.device
         self.max_episode_length = env.max_episode_steps

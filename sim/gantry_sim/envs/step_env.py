@@ -10,12 +10,14 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gantry_deploy.observations.builder import ObservationBuilder
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, EnvStep, Observation
 from gantry_sim.envs.manager_env import GantryEnv
@@ -23,9 +25,13 @@ from gantry_sim.envs.progress_env import FEATURES, KIND
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.env import STATE_GROUP, make_arm_env
 from gantry_sim.tasks.manipulation.state import ArmState
+from gantry_sim.tasks.manipulation.terms import ACTION
 
+CRITIC = "critic"
+"""Key of what a learner's critic sees beside the policy's own observation."""
 WRONG_THING = "wrong_thing"
 """Key of a step's extras: (N,) bool, another thing than the one that is asked for has been moved."""
 
@@ -72,6 +78,7 @@ class ArmStepEnv:
         self.max_episode_steps = int(self.env.max_episode_length)
         self.dt_s = self.env.step_dt
         self._eyes = _make_eyes(self.env, cfg)
+        self._critic = _critic_builder(self.env, cfg) if cfg.critic else None
         pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
         self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
         self.joint_targets = torch.zeros(self.num_envs, len(self.state.contract.joint_names), device=device)
@@ -190,6 +197,8 @@ class ArmStepEnv:
         observed, _ = self.env.reset(env_ids=ids)
         state = torch.where(ended[:, None], observed[STATE_GROUP], last[STATE])  # type: ignore[arg-type]
         first: Observation = {STATE: state}
+        if self._critic is not None:
+            first[CRITIC] = torch.where(ended[:, None], self._numbers(self._critic), last[CRITIC])
         if self._eyes is not None:
             for name, pictures in self._eyes.see(ids).items():
                 first[f"{IMAGE_PREFIX}{name}"] = last[f"{IMAGE_PREFIX}{name}"].index_copy(0, ids, pictures)
@@ -203,9 +212,17 @@ class ArmStepEnv:
 
     def _observation(self, observed: dict) -> Observation:  # type: ignore[type-arg]
         seen: Observation = {STATE: observed[STATE_GROUP].clone()}
+        if self._critic is not None:
+            seen[CRITIC] = self._numbers(self._critic)
         if self._eyes is not None:
             seen |= {f"{IMAGE_PREFIX}{name}": pictures for name, pictures in self._eyes.see().items()}
         return seen
+
+    def _numbers(self, builder: ObservationBuilder) -> Tensor:
+        """Observation (N, size), scaled, of a policy that sees the scene's numbers."""
+        self.state.refresh()
+        action: Any = self.env.action_manager.get_term(ACTION)
+        return builder(self.state.signals(action.raw_action))
 
 
 @contextlib.contextmanager
@@ -216,6 +233,11 @@ def _random_numbers_kept() -> Iterator[None]:
         yield
     random.setstate(plain)
     np.random.set_state(arrays)
+
+
+def _critic_builder(env: GantryEnv, cfg: ArmCfg) -> ObservationBuilder:
+    contract = arm_contract(replace(cfg, observer="state"))
+    return ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
 
 
 def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> CameraRig | None:

@@ -227,6 +227,30 @@ def from_flat(policy: Policy) -> MakePolicy:
     return lambda env: FlatPolicy(policy)
 
 
+class KeyedPolicy:
+    """A function of observations by key as a policy that acts in all environments.
+
+    Args:
+        function: Observations (N, ...) by key to actions (N, a), dimensionless.
+    """
+
+    def __init__(self, function: Callable[[Observation], Tensor]) -> None:
+        self.function = function
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Nothing to forget."""
+
+    def act(self, obs: Observation) -> Tensor:
+        """Actions (N, a), dimensionless."""
+        with torch.no_grad():
+            return self.function(obs)
+
+
+def from_keys(policy: Callable[[Observation], Tensor]) -> MakePolicy:
+    """The function of observations by key in any environments."""
+    return lambda env: KeyedPolicy(policy)
+
+
 def find_task(name: str) -> Task:
     """Look a task up, an installed one by its name or one of a family, such as ``gym:ENV_ID`` of gymnasium.
 

@@ -115,6 +115,8 @@ class ArmCfg:
     """Images beside the state; with the observer ``camera``, all of them if none is named."""
     image_px: int = 84
     """Rows and columns of an image."""
+    critic: bool = False
+    """Show the numbers of the scene to a learner's critic, beside what the policy sees, as the key ``critic``."""
     meshes: bool = False
     """Images show the arm as it looks; otherwise simple shapes stand for it, which are drawn four times as fast."""
     rate_hz: float = 20.0

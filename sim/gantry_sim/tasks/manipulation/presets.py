@@ -27,13 +27,15 @@ from gantry_sim.tasks.manipulation.language.shown import show_arm
 from gantry_sim.tasks.manipulation.language.suite import words_suite, words_table
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.recording import record_episodes
-from gantry_sim.tasks.manipulation.workbench import WORKBENCHES
+from gantry_sim.tasks.manipulation.workbench import FRONT, WORKBENCHES
 from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Suite, Task
 
 ENVS = 8
 """Environments side by side while learning by trying; more collect faster, and further behind what is learned."""
 STUDENTS = 128
 """Environments side by side of on-policy students."""
+LOOKERS = 32
+"""The same of those that look at pictures."""
 
 
 class ExpertPolicy:
@@ -112,6 +114,8 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
     }
     sees = replace(make_env_cfg(), num_envs=ENVS, observer="camera")
     model = {"vla": lambda: Preset(sees, imitation.vla(), "bc")}
+    looks = replace(sees, num_envs=LOOKERS, reward="dense", image_px=48, cameras=(FRONT,), critic=True)
+    model |= {"rpd-images": lambda: Preset(looks, on_policy.looking(), "ppo")}
     return presets(make_env_cfg) | model | {name: partial(student, way) for name, way in ways.items()}
 
 
@@ -133,7 +137,7 @@ def _task(info: TaskInfo) -> Task:
         contract=arm_contract,
         teacher=arm_contract,
         show=show_arm,
-        seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera") if cameras else cfg),
+        seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera" if cameras else "state")),
         evaluate=evaluate_success,
         record=record_episodes,
         around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),

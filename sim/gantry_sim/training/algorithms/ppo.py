@@ -14,19 +14,23 @@ from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
 from gantry_policies.common.batched_env import IMAGE_PREFIX
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.export import export_bundle
+from gantry_policies.common.recorded_rows import OneByOne, input_names
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
+from gantry_policies.networks.pictures import PictureActor
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.presets import bounded
 from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
-from gantry_sim.tasks.registry import Preset, Task, from_flat
+from gantry_sim.tasks.registry import Preset, Task, from_flat, from_keys
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
 from gantry_sim.training.teachers import check_teacher, load_teacher
 
+PICTURES = "pictures"
+"""Network that looks at pictures."""
 ENVS = 64
 """Environments side by side where the task has no preset of its own for PPO."""
 
@@ -40,8 +44,13 @@ def preset(task: Task) -> Preset:
 
 def check(run: RunCfg) -> None:
     """Refuse images, too few samples, and a teacher that is missing or out of place."""
-    if images := [key for key in run.spaces.obs_shapes if key.startswith(IMAGE_PREFIX)]:
-        raise RunError(f"PPO reads flat observations; task '{run.task.name}' shows {', '.join(images)} as well.")
+    images = [key for key in run.spaces.obs_shapes if key.startswith(IMAGE_PREFIX)]
+    if bool(images) != (run.preset.learner.network == PICTURES):
+        shown = ", ".join(images) or "no pictures"
+        raise RunError(
+            f"Task '{run.task.name}' shows {shown}, configured like this, and learner.network is "
+            f"'{run.preset.learner.network}'; expected '{PICTURES}' where there are pictures, and there alone."
+        )
     _check_teacher(run)
     check_teacher(run)
     envs, learner = run.preset.env.num_envs, run.preset.learner
@@ -106,7 +115,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     assert isinstance(trainer, PpoTrainer)
     actor = trainer.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
     return TrainedPolicy(
-        make_policy=from_flat(actor),
+        make_policy=from_keys(actor) if isinstance(actor, PictureActor) else from_flat(actor),
         write_bundle=partial(_write_bundle, actor),
         done=trainer.done,
         env_steps=trainer.env_steps,
@@ -117,6 +126,9 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
 def _write_bundle(actor: torch.nn.Module, contract: Any, golden: Any, folder: Path, **options: Any) -> Path:
     if contract.observation_size < 1:
         raise GantryError(f"The contract for '{contract.robot}' has no observations.")
+    if isinstance(actor, PictureActor):
+        options.pop("mapper_bytes", None)
+        return export_bundle(OneByOne(actor, input_names(contract)), contract, golden, folder, **options)
     shown = isinstance(actor, ExportedPolicy) and actor.attends
     return export_bundle(actor, contract, golden, folder, attention=shown, **options)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.contract.policy_contract import ChunkSpec
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_fixtures.arm import arm_bundle
@@ -15,7 +16,7 @@ from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.training.algorithms.ppo import make_trainer
+from gantry_sim.training.algorithms.ppo import PPO, make_trainer
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError, is_planner, require_teacher
 
@@ -67,3 +68,32 @@ def test_names_of_teachers_that_plan_are_told_from_folders(tmp_path, monkeypatch
     require_teacher("lerobot:somewhere")
     with pytest.raises(Exception, match="bundle"):
         require_teacher("bundel:somewhere")
+
+
+@pytest.mark.slow
+def test_a_teacher_of_numbers_teaches_a_student_of_pictures_which_leaves_as_a_bundle(plan_bundle, tmp_path):
+    task = find_task("yam-tell-push")
+    preset = task.preset("rpd-images")
+    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=16)
+    env = replace(preset.env, num_envs=4, image_px=24)
+    run = RunCfg(task, "rpd-images", replace(preset, env=env, learner=learner), planner=f"bundle:{plan_bundle.path}")
+    PPO.check(run)
+    trainer = make_trainer(run, None)
+    seen = trainer.env.get_observations()
+    assert seen["image/front"].dtype == torch.uint8
+    assert seen["critic"].shape[1] == plan_bundle.contract.observation_size
+    assert np.isfinite(next(trainer.work()).metrics["loss_imitation"])
+    trained = PPO.open(run, tmp_path, trainer)
+    golden = task.record(task, env, trained.make_policy, seed=1)
+    trainer.env.close()
+    bundle = load_bundle(trained.write_bundle(run.contract(), golden, tmp_path / "bundle"))
+    assert [camera.name for camera in bundle.contract.cameras] == ["front"]
+    assert bundle.contract.instruction is not None
+
+
+def test_pictures_and_their_network_belong_together():
+    run = run_with("")
+    with pytest.raises(RunError, match=r"shows no pictures, configured like this, and learner.network is 'pictures'"):
+        PPO.check(replace(run, preset=replace(run.preset, learner=replace(run.preset.learner, network="pictures"))))
+    with pytest.raises(RunError, match=r"shows image/wrist, image/front.*learner.network is 'words'"):
+        PPO.check(replace(run, preset=replace(run.preset, env=replace(run.preset.env, observer="camera"))))
