@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.language.instructions import tokens_of
 from gantry_policies.common.batched_env import STATE
@@ -19,6 +20,7 @@ from gantry_sim.tasks.manipulation.language.instructions import (
     instruction_spec,
     instructions_of,
 )
+from gantry_sim.tasks.manipulation.language.suite import Shuffled
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.presets import TELL, TELL_PICK, TELL_PLACE, TELL_PUSH, ExpertPolicy
 from gantry_sim.training.collect import CollectCfg, collect
@@ -58,11 +60,38 @@ def test_a_suite_tells_the_expert_every_verb_in_both_sets():
     scores = suite.run(
         TELL, cfg, ExpertPolicy, episodes=3, device="cpu", seed=4, on_progress=lambda share: shares.append(share)
     )
-    assert list(scores["parts"]) == ["trained/pick", "trained/place", "held-out/pick", "held-out/place"]
-    assert [part["success_rate"]["mean"] for part in scores["parts"].values()] == [1.0] * 4
+    parts = ["trained/pick", "trained/place", "held-out/pick", "held-out/place", "shuffled/words"]
+    assert list(scores["parts"]) == parts
+    assert [part["success_rate"]["mean"] for part in scores["parts"].values()] == [1.0] * 5
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert "held-out/place   success 1.000" in suite.lines(scores)[-1]
+    lines = suite.lines(scores)
+    assert "held-out/place   success 1.000" in lines[3]
+    assert lines[-1] == "  IGNORES, or its success cannot tell: its words"
+    scores["parts"]["shuffled/words"]["success_rate"] = {"mean": 0.0, "low": 0.0, "high": 0.1}
+    assert suite.lines(scores)[-1] == "  heeds its words"
+
+
+def test_a_shuffled_policy_is_told_or_shown_what_its_neighbour_is():
+    class Kept:
+        def reset(self, env_ids=None):
+            pass
+
+        def act(self, obs):
+            self.obs = obs
+            return obs["state"]
+
+    kept, state = Kept(), torch.zeros(3, 2 + MAX_WORDS)
+    state[:, 0], state[:, -MAX_WORDS] = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 20.0, 30.0])
+    pictures = torch.arange(3, dtype=torch.uint8)[:, None, None, None].expand(3, 3, 2, 2)
+    obs = {"state": state, "image/front": pictures}
+    Shuffled(kept, words=True).act(obs)
+    assert kept.obs["state"][:, 0].tolist() == [1.0, 2.0, 3.0]
+    assert kept.obs["state"][:, -MAX_WORDS].tolist() == [30.0, 10.0, 20.0]
+    assert torch.equal(kept.obs["image/front"], pictures)
+    Shuffled(kept, words=False).act(obs)
+    assert torch.equal(kept.obs["state"], state)
+    assert kept.obs["image/front"][:, 0, 0, 0].tolist() == [2, 0, 1]
 
 
 def test_the_observation_holds_the_scene_and_last_the_tokens():
