@@ -61,7 +61,7 @@ def test_what_passes_is_told_and_what_stays_ends_the_asking():
     assert teacher.timed.counts()["failures"] == 5
 
 
-@pytest.mark.parametrize("reason", ["other_model", "not_finite", "wrong_shape", "malformed", "refused", "mismatch"])
+@pytest.mark.parametrize("reason", ["other_model", "not_finite", "wrong_shape", "malformed", "refused"])
 def test_an_answer_that_cannot_be_trusted_ends_the_training(reason):
     with pytest.raises(PolicyServerError, match=reason):
         PlanTeacher(Planner([reason]), question, 2)(SEEN)

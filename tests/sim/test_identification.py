@@ -147,7 +147,7 @@ def test_the_motion_keeps_within_excursion_and_limits():
     assert poses[-1] == pytest.approx(motion.middle_rad)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_intervals_of_a_hanging_robot_hold_the_truth():
     truth = machine(4, command_delay_s=0.012, imu_roll_rad=0.02)
     log = hanging_recording(GO2, truth, ExcitationCfg(seconds=10.0), ReadingNoise(), seed=4)

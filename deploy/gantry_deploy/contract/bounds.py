@@ -39,6 +39,7 @@ from gantry_deploy.contract.parts import (
     GaitSpec,
     GoalVelocitySpec,
     GroundSpec,
+    InstructionSpec,
     MapWindow,
     ObservationTerm,
     Provenance,
@@ -149,6 +150,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "min_perturbed_success_rate": _SHARE,
     },
     Provenance: {"seed": Range(-(2.0**63), 2.0**64), "env_steps": Range(0, 1e18), "train_wall_s": Range(0.0, 1e10)},
+    InstructionSpec: {},
     CameraInput: {"height": Range(1, 8192), "width": Range(1, 8192)},
     ArmSpec: {
         "lower_ee_in_base_m": _PLACE_M,
