@@ -52,6 +52,9 @@ class ImitationCfg:
     """While there is imitation alone, learn from samples of the last so many rollouts, as in DAgger, instead of the
     newest. A resumed training begins to remember anew."""
 
+    required: bool = False
+    """Refuse a training without a teacher, which would be another method under this one's name."""
+
     def __post_init__(self) -> None:
         if self.aggregate_rollouts < 0:
             raise GantryError(f"learner.guide.aggregate_rollouts is {self.aggregate_rollouts}, expected >= 0.")

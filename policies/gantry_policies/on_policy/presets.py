@@ -40,7 +40,9 @@ def distilled(instructed: bool = False) -> PpoCfg:
     Args:
         instructed: As in :func:`bounded`.
     """
-    guide = ImitationCfg(action_weight=0.25, embedding_weight=0.0, imitation_iterations=0, action_loss="mean")
+    guide = ImitationCfg(
+        action_weight=0.25, embedding_weight=0.0, imitation_iterations=0, action_loss="mean", required=True
+    )
     return replace(bounded(instructed), guide=guide)
 
 
@@ -58,6 +60,7 @@ def dagger_then_ppo(instructed: bool = False) -> PpoCfg:
         action_loss="mean",
         aggregate_rollouts=20,
         fade_iterations=1,
+        required=True,
     )
     return replace(bounded(instructed), guide=guide)
 
@@ -69,7 +72,12 @@ def reverse_divergence(instructed: bool = False) -> PpoCfg:
         instructed: As in :func:`bounded`.
     """
     guide = ImitationCfg(
-        action_weight=0.05, embedding_weight=0.0, imitation_iterations=0, action_loss="reverse-kl", teacher_std=0.3
+        action_weight=0.05,
+        embedding_weight=0.0,
+        imitation_iterations=0,
+        action_loss="reverse-kl",
+        teacher_std=0.3,
+        required=True,
     )
     return replace(bounded(instructed), guide=guide)
 

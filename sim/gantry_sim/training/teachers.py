@@ -22,6 +22,7 @@ from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
 from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
 from gantry_policies.teachers.registry import make_teacher
+from gantry_policies.teachers.teacher import ActionTeacher
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
@@ -35,7 +36,10 @@ def check_teacher(cfg: RunCfg) -> None:
     Raises:
         RunError: With both sides.
         CheckpointError: If its run has no checkpoint that can be read.
+        GantryError: If a teacher that plans cannot be opened.
     """
+    if cfg.planner:
+        _fitting_planner(cfg)[0].close()
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is not None and expected is not None:
         run = read_run(cfg.teacher)
@@ -77,7 +81,7 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
 
 
 def open_planner(cfg: RunCfg, env: Any) -> PlanTeacher:
-    """The teacher that plans from pictures, numbers and words, compared with the student's task.
+    """The teacher that plans from pictures, numbers and words, in a run's environments.
 
     Args:
         cfg: The run.
@@ -87,18 +91,29 @@ def open_planner(cfg: RunCfg, env: Any) -> PlanTeacher:
         RunError: If the task shows nothing to such a teacher, or they do not fit each other; with every reason.
         GantryError: If there is no such teacher.
     """
-    task, env_cfg = cfg.task, cfg.preset.env
+    teacher, contract = _fitting_planner(cfg)
+    try:
+        for line in unchecked(teacher.description, description_of(contract)):
+            tell_stderr(f"Teacher '{cfg.planner}': {line}")
+        assert cfg.task.show is not None
+        return PlanTeacher(teacher, cfg.task.show(env.batched, contract), env.num_actions)
+    except BaseException:
+        teacher.close()
+        raise
+
+
+def _fitting_planner(cfg: RunCfg) -> tuple[ActionTeacher, PolicyContract]:
+    """The open teacher, and the contract of what it is shown, which fit each other."""
+    task = cfg.task
     if task.show is None or task.seen_by_teacher is None:
         raise RunError(f"Task '{task.name}' has nothing to show to a teacher such as '{cfg.planner}'.")
     teacher = make_teacher(cfg.planner)
     try:
         told = teacher.description
-        contract = task.seen_by_teacher(env_cfg, told.cameras is None or bool(told.cameras))
+        contract = task.seen_by_teacher(cfg.preset.env, told.cameras is None or bool(told.cameras))
         if reasons := mismatches(told, description_of(contract)):
             raise RunError(f"The teacher '{cfg.planner}' does not fit task '{task.name}'. {' '.join(reasons)}")
-        for line in unchecked(told, description_of(contract)):
-            tell_stderr(f"Teacher '{cfg.planner}': {line}")
-        return PlanTeacher(teacher, task.show(env.batched, contract), env.num_actions)
+        return teacher, contract
     except BaseException:
         teacher.close()
         raise

@@ -67,6 +67,11 @@ def _check_teacher(run: RunCfg) -> None:
         raise RunError(f"Both the scripted policy and the run '{run.teacher}' are named to teach, expected one.")
     if run.scripted_teacher and not task.require_scripted().teaches:
         raise RunError(f"The scripted policy of task '{task.name}' demonstrates, and guides no learner; see --demos.")
+    if run.preset.learner.guide.required and not run.teacher_name:
+        raise RunError(
+            f"Preset '{run.preset_name}' learns from a teacher; name a run folder, or for example bundle:PATH or "
+            "openpi:HOST:PORT, with --teacher. Without one it is the preset 'ppo'."
+        )
     if task.needs_teacher and run.teacher is None:
         raise RunError(f"Task '{task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if run.teacher is not None and task.teacher(run.preset.env) is None:

@@ -12,6 +12,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.contract.policy_contract import ChunkSpec
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_fixtures.arm import arm_bundle
+from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_sim.tasks.manipulation.contract import arm_contract
@@ -24,7 +25,7 @@ from gantry_sim.training.run_validation import RunError, is_planner, require_tea
 def run_with(planner, **env):
     task = find_task("yam-tell-push")
     preset = task.preset("rpd")
-    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=16)
+    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=64)
     return RunCfg(
         task, "rpd", replace(preset, env=replace(preset.env, num_envs=4, **env), learner=learner), planner=planner
     )
@@ -55,7 +56,9 @@ def test_a_bundle_teaches_what_it_would_do_now(plan_bundle):
 
 def test_a_teacher_of_other_steps_is_refused_with_both_sides(plan_bundle):
     with pytest.raises(RunError, match=r"units of its actions, the student .*action_scale"):
-        make_trainer(run_with(f"bundle:{plan_bundle.path}", step_m=0.01), None)
+        PPO.check(run_with(f"bundle:{plan_bundle.path}", step_m=0.01))
+    with pytest.raises(GantryError, match="There is no bundle at nowhere"):
+        PPO.check(run_with("bundle:nowhere"))
 
 
 def test_names_of_teachers_that_plan_are_told_from_folders(tmp_path, monkeypatch):
@@ -74,7 +77,7 @@ def test_names_of_teachers_that_plan_are_told_from_folders(tmp_path, monkeypatch
 def test_a_teacher_of_numbers_teaches_a_student_of_pictures_which_leaves_as_a_bundle(plan_bundle, tmp_path):
     task = find_task("yam-tell-push")
     preset = task.preset("rpd-images")
-    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=16)
+    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=64)
     env = replace(preset.env, num_envs=4, image_px=24)
     run = RunCfg(task, "rpd-images", replace(preset, env=env, learner=learner), planner=f"bundle:{plan_bundle.path}")
     PPO.check(run)
@@ -97,3 +100,25 @@ def test_pictures_and_their_network_belong_together():
         PPO.check(replace(run, preset=replace(run.preset, learner=replace(run.preset.learner, network="pictures"))))
     with pytest.raises(RunError, match=r"shows image/wrist, image/front.*learner.network is 'words'"):
         PPO.check(replace(run, preset=replace(run.preset, env=replace(run.preset.env, observer="camera"))))
+
+
+def test_a_preset_that_learns_from_a_teacher_is_nothing_without_one():
+    with pytest.raises(RunError, match="Preset 'rpd' learns from a teacher; name a run folder, or for example"):
+        PPO.check(run_with(""))
+
+
+@pytest.mark.slow
+def test_a_server_teaches_and_is_killed_and_the_training_goes_on_without(plan_bundle, capsys):
+    pytest.importorskip("websockets")
+    from gantry_fixtures.openpi import serve_process
+
+    with serve_process(plan_bundle.path) as (process, port):
+        trainer = make_trainer(run_with(f"openpi:127.0.0.1:{port}?deadline_s=30"), None)
+        work = trainer.work()
+        assert next(work).metrics["loss_imitation"] > 0.0
+        process.kill()
+        process.wait()
+        assert next(work).metrics["loss_imitation"] == 0.0
+    assert "The teacher does not answer: " in capsys.readouterr().err
+    trainer.alg.teacher.close()
+    trainer.env.close()
