@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import EnvStep
 from gantry_policies.common.evaluation import evaluate
 from gantry_sim.driving.env import DriveEnv
@@ -55,12 +54,16 @@ def test_ppo_is_told_of_ends_and_of_time_running_out():
     assert (env.step_metrics(), env.training_state()) == ({}, {})
 
 
-def test_ppo_refuses_images():
+def test_pictures_are_groups_of_their_own():
     class Seeing(Counter):
         obs_shapes = {"state": (1,), "image/front": (3, 8, 8)}  # noqa: RUF012
 
-    with pytest.raises(GantryError, match="PPO reads flat observations; these environments show image/front"):
-        BatchedVecEnv(Seeing())
+        def reset(self):
+            return super().reset() | {"image/front": torch.full((2, 3, 8, 8), 7, dtype=torch.uint8)}
+
+    seen = BatchedVecEnv(Seeing()).get_observations()
+    assert set(seen.keys()) == {"actor", "critic", "image/front"}
+    assert seen["image/front"].dtype == torch.uint8
 
 
 def test_scores_count_whole_episodes():
