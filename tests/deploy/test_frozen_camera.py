@@ -64,3 +64,12 @@ def test_a_picture_that_changes_begins_the_time_anew():
         looked(source, cameras, 0.8, moving=True)
         cameras.frozen = set()
         looked(source, cameras, 0.1, moving=True)
+
+
+def test_a_pause_of_the_policy_does_not_count():
+    cameras = Cameras()
+    cameras.frozen = {"front"}
+    source = PictureSource(CONTRACT, cameras)
+    looked(source, cameras, 0.2, moving=True)
+    cameras.now_s += 60.0
+    looked(source, cameras, 0.2, moving=True)

@@ -32,7 +32,7 @@ def checked_answer(
         answer: The message.
         description: Tells the sizes, as far as the server does.
         before: Horizon and n of the last answer, which the sizes that are not told must equal; None for the first.
-        rows: Number of questions; None for one, whose answer has no such axis.
+        rows: Number of questions; None for one; its answer has no such axis.
         address: Of the server, for messages.
 
     Raises:

@@ -8,7 +8,6 @@ import hmac
 import http
 import logging
 import os
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +22,9 @@ from gantry_deploy.errors import PolicyServerError
 from gantry_deploy.openpi.codec import MESSAGE_LIMITS, MessageLimits, decode, encode
 from gantry_deploy.openpi.served import ServedClient, ServedPolicy
 from gantry_deploy.process.hosts import is_loopback
+from gantry_deploy.process.server_tls import server_context
 from gantry_hardware.errors import GantryError
-from gantry_hardware.files.text import path_text, plain_text
+from gantry_hardware.files.text import plain_text
 
 _LOG = logging.getLogger("gantry.serve")
 
@@ -90,7 +90,7 @@ class PolicyServer:
         self._served, self._config, self._limits = served, config, limits
         self._tls = None
         if config.tls_certificate is not None and config.tls_key is not None:
-            self._tls = _tls_context(config.tls_certificate, config.tls_key)
+            self._tls = server_context(config.tls_certificate, config.tls_key, "The certificate")
         self._metadata = encode(served.metadata, limits)
         self._clients = 0
 
@@ -203,15 +203,3 @@ async def _fail(connection: ServerConnection, text: str) -> None:
     """Tell a client of an error as openpi's server does: a text, then the end of the connection."""
     await connection.send(f"gantry serve: {text}")
     await connection.close(INTERNAL_ERROR, "The observation was refused; the text before says why.")
-
-
-def _tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(str(certificate), str(key), password=lambda: "")
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise GantryError(
-            f"The certificate {path_text(certificate)} with key {path_text(key)} cannot be used: {error}."
-        ) from error
-    return context

@@ -14,9 +14,9 @@ from gantry_deploy.page.hand import Hands
 from gantry_deploy.page.pictures import Picture, Pictures
 from gantry_deploy.page.routes import PageHandler, Site, SiteServer, StopHandler
 from gantry_deploy.process.hosts import is_loopback
+from gantry_deploy.process.server_tls import server_context
 from gantry_deploy.session.snapshot import SessionSnapshot
 from gantry_deploy.teleop.operator import Axis, TeleopEvent
-from gantry_hardware.files.text import path_text
 
 MAX_PORT = 65534
 
@@ -70,7 +70,7 @@ class PageServer:
             )
         if not 0 <= port <= MAX_PORT:
             raise PageError(f"The page's port is {port}, expected 0 (a free one) to {MAX_PORT}.")
-        context = None if tls is None else _context(*tls)
+        context = None if tls is None else server_context(*tls, "The page's certificate", PageError)
         hands = None if axes is None else Hands(axes)
         access = Access(host, names, context is not None, token)
         motions = tuple(motions) if axes is not None else ()
@@ -127,15 +127,3 @@ def _listen(
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PageError(f"The page cannot listen on {host}, port {port}: {reason}.") from error
-
-
-def _context(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(str(certificate), str(key), password=lambda: "")
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise PageError(
-            f"The page's certificate {path_text(certificate)} with key {path_text(key)} cannot be used: {error}."
-        ) from error
-    return context

@@ -87,7 +87,8 @@ class PictureSource:
 
     def _watch(self, images: Images, now_s: float, moving: bool) -> None:
         """Refuse pictures (3, height, width) uint8 that do not change although the robot moves."""
-        passed_s = 0.0 if self._asked_s is None else max(0.0, now_s - self._asked_s)
+        # A policy that was not asked for a while saw nothing then, whether it stood still or not.
+        passed_s = 0.0 if self._asked_s is None else min(max(0.0, now_s - self._asked_s), STALE_S)
         self._asked_s = now_s
         for name, pixels in images.items():
             last = self._last.get(name)

@@ -8,7 +8,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 
 NETWORKS = ("mlp", "transformer", "flow")
 """Networks: one hidden state for the whole chunk; one query per step that attends to what is seen (ACT); a chunk drawn
-by flow matching, whose steps attend to what is seen."""
+by flow matching; its steps attend to what is seen."""
 IMAGE_ENCODERS = ("conv", "vit", "deep", "resnet18")
 """Image encoders: two convolutions, those and a transformer block, four convolutions, or a residual network of 18
 layers."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gantry_policies.common.batched_env import Observation
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.sight import SceneEncoder
-from gantry_policies.networks.token_layers import DecoderLayer, learned_positions
+from gantry_policies.networks.language.token_layers import DecoderLayer, learned_positions
 
 FREQUENCIES = 16
 """Sines by which the network is told how far along the way it is."""

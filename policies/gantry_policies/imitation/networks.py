@@ -14,8 +14,8 @@ from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.imitation.sight import SceneEncoder, numbers_of
-from gantry_policies.networks.token_layers import DecoderLayer, EncoderLayer, learned_positions
-from gantry_policies.networks.words import WordEncoder, split_words
+from gantry_policies.networks.language.token_layers import DecoderLayer, EncoderLayer, learned_positions
+from gantry_policies.networks.language.words import WordEncoder, split_words
 from gantry_policies.off_policy.encoders import Summary
 
 

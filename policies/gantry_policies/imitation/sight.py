@@ -11,8 +11,8 @@ from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.image_encoder import ImageEncoder
-from gantry_policies.networks.token_layers import EncoderLayer, learned_positions
-from gantry_policies.networks.words import WordEncoder, split_words
+from gantry_policies.networks.language.token_layers import EncoderLayer, learned_positions
+from gantry_policies.networks.language.words import WordEncoder, split_words
 
 
 class SceneEncoder(nn.Module):

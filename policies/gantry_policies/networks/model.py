@@ -16,7 +16,7 @@ from gantry_policies.networks.ame1 import Ame1Encoder
 from gantry_policies.networks.ame2 import Ame2Encoder
 from gantry_policies.networks.bev import BevEncoder
 from gantry_policies.networks.encoding import Encoding
-from gantry_policies.networks.instructed import InstructedEncoder
+from gantry_policies.networks.language.instructed import InstructedEncoder
 from gantry_policies.networks.layout import MAP_TERM, RASTER_TERM, ObservationLayout
 from gantry_policies.networks.scan_mlp import ScanEncoder
 from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg

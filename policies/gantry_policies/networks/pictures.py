@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE
-from gantry_policies.networks.instructed import InstructedEncoder
+from gantry_policies.networks.language.instructed import InstructedEncoder
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.sizes import PictureNetCfg, WordsNetCfg
 

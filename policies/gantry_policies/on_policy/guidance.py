@@ -105,7 +105,7 @@ def action_loss(actor: Any, theirs: Tensor, cfg: ImitationCfg, known: Tensor | N
     """Mean over the known rows of the loss between an actor's newest distribution and actions (N, n), summed over n.
 
     Args:
-        actor: Model of rsl_rl whose distribution has been updated.
+        actor: Model of rsl_rl; its distribution has been updated.
         theirs: Teacher's actions, (N, n), in the units of the student's.
         cfg: Names the loss.
         known: (N,) bool, rows that the teacher has answered; None for all. Without any the loss is 0.
@@ -128,7 +128,7 @@ def reverse_kl(actor: Any, theirs: Tensor, std: float) -> Tensor:
     entropy H it is n/2 log(2 pi std^2) + sum (v + (m - theirs)^2) / (2 std^2) - H.
 
     Args:
-        actor: Model of rsl_rl whose distribution has been updated.
+        actor: Model of rsl_rl; its distribution has been updated.
         theirs: Teacher's actions, (N, n).
         std: Standard deviation of the teacher's actions, in their units.
     """

@@ -33,7 +33,7 @@ class ProgressCfg:
     successes: int = 200
     """Newest successes that are kept."""
     failures: int = 500
-    """Newest failures whose distances say what is near and what is far."""
+    """Newest failures; their distances say what is near and what is far."""
     most: float = 0.6
     """Largest reward of a failure."""
     slope: float = 10.0
@@ -50,7 +50,7 @@ class ProgressCfg:
 
 
 class ProgressEnv:
-    """Environments whose reward is their episodes' progress; everything else is theirs.
+    """Environments with the progress of their episodes as the reward; everything else is theirs.
 
     Args:
         env: Environments; features (N, k) are the extra :data:`FEATURES` of their steps, or the observation that a step

@@ -27,7 +27,7 @@ from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
 ON_POLICY, CLONES = "ppo", ("bc",)
-"""Algorithms whose policies can teach."""
+"""Algorithms of policies that can teach."""
 
 
 def check_teacher(cfg: RunCfg) -> None:

@@ -15,7 +15,7 @@ from gantry_policies.imitation.data import ChunkData
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.imitation.networks import Style, StyleEncoder
 from gantry_policies.imitation.policy import BcPolicy, list_policies, load_policy, make_base, masked_l1, save_policy
-from gantry_policies.networks.token_layers import Attention
+from gantry_policies.networks.language.token_layers import Attention
 
 SMALL = NetworkCfg(hidden=(32,), width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1)
 

@@ -20,7 +20,7 @@ from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.imitation.export import export_chunks
 from gantry_policies.imitation.policy import BcPolicy, make_base
-from gantry_policies.networks.words import WordEncoder, split_words
+from gantry_policies.networks.language.words import WordEncoder, split_words
 
 SPEC = InstructionSpec(("blue", "cube", "push", "red", "the"))
 SMALL = NetworkCfg(hidden=(32,), width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=0.0)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.networks.encoding import Encoding
+from gantry_policies.networks.language.words import WordEncoder
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.sizes import WordsNetCfg
-from gantry_policies.networks.words import WordEncoder
 
 
 class InstructedEncoder(nn.Module):

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.language.instructions import FIRST_WORD, PAD
-from gantry_policies.networks.token_layers import EncoderLayer, learned_positions
+from gantry_policies.networks.language.token_layers import EncoderLayer, learned_positions
 
 FEW_ROWS = 64
 """Below this number of rows, sentences that are alike are not looked for."""
 
 
 def split_words(state: Tensor, vocabulary: int) -> tuple[Tensor, Tensor | None]:
-    """Numbers ``(B, s)`` and word tokens ``(B, MAX_WORDS)`` of a flat observation whose last numbers are tokens.
+    """Numbers ``(B, s)`` and word tokens ``(B, MAX_WORDS)`` of a flat observation; its last numbers are tokens.
 
     Args:
         state: ``(B, s + MAX_WORDS)``; ``(B, s)`` without instructions.

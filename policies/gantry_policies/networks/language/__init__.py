@@ -1,0 +1,1 @@
+"""Networks that read words: layers of tokens, the encoder of an instruction, and numbers under it."""
