@@ -11,7 +11,14 @@ pytest.importorskip("rclpy")
 pytest.importorskip("mujoco", reason="the simulated arm needs it")
 
 from gantry_bringup.description import find_launch  # noqa: E402
-from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
+from gantry_deploy.contract.parts import InstructionSpec  # noqa: E402
+from gantry_fixtures.arm import (  # noqa: E402
+    arm_bundle,
+    grasping_contract,
+    grasping_plan,
+    told_contract,
+    told_plan,
+)
 from gantry_hardware.errors import GantryError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 
@@ -52,6 +59,37 @@ def test_it_lays_starts_stops_and_counts(own_rig, bundle, tmp_path):
             assert operator.wait() == 1
             assert "stop" in operator.output
         assert policy.stop() == 1  # The arm was damped.
+        assert robot.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def told_bundle(tmp_path_factory):
+    """Lifts the red cube, whatever it is told."""
+    words = InstructionSpec(("cube", "pick", "red", "the", "up"), ("pick up the red cube",))
+    contract, (weight, bias) = told_contract(robot_spec("yam"), words), told_plan()
+    return arm_bundle(tmp_path_factory.mktemp("told") / "bundle", contract, steps=2, weight=weight, bias=bias).path
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_it_tells_a_policy_what_to_do(own_rig, told_bundle, tmp_path):
+    options, asked = '{"task": "yam-tell-pick", "vary": false, "seed": 0}', {"diagnostics_rate_hz": 20.0}
+    done = tmp_path / "done.json"
+    with (
+        own_rig.process("sim_robot_node", robot="yam", backend="workbench", options=options, **asked) as robot,
+        own_rig.policy(told_bundle, safety__arm_speed_rad_s=9.0, **asked) as policy,
+    ):
+        given = {"instructions": "pick up the red cube; lift the red thing", "results": str(done)}
+        with own_rig.process("episode_node", episodes=2, seconds=30.0, hold_s=0.1, **given) as operator:
+            assert operator.wait() == 0, operator.output
+        assert "Told: pick up the red cube" in operator.output
+        assert "Told: lift the red thing" in operator.output
+        assert [episode["done"] for episode in json.loads(done.read_text())["episodes"]] == [True, True]
+        with own_rig.process("episode_node", episodes=1, seconds=0.2, hold_s=0.0) as operator:
+            assert operator.wait() == 0, operator.output
+        own = own_rig.operator.fresh_values("sim_robot_node")["task instruction"]
+        assert f"Told: {own}" in operator.output, "without sentences, what the task asks for"
+        assert policy.stop() == 0
         assert robot.stop() == 0
 
 

@@ -73,10 +73,10 @@ def test_the_recording_tells_what_the_base_wanted_and_what_was_added(outcome):
         np.testing.assert_allclose(episode.base_action[:10, :2], [episode.observation[0, :2] / 0.2] * 10, atol=1e-5)
         assert episode.done_after_s == pytest.approx(episode.time_s[-1], abs=1e-6)
         # Until the object lies 10 cm higher, and then the arm is held for a while.
-        raised = episode.shown_object_pose_in_base[:, 2] - episode.shown_object_pose_in_base[0, 2]
+        raised = episode.shown_things_in_base[:, 0, 2] - episode.shown_things_in_base[0, 0, 2]
         assert raised[: len(episode.time_s) - 1].max() < 0.1 <= raised[len(episode.time_s) - 1] + 1e-4
         assert episode.shown_s[-1] - episode.time_s[-1] == pytest.approx(SETTLE_S, abs=0.11)
-    first, second = (episode.shown_object_pose_in_base[0, :2] for episode in found.episodes)
+    first, second = (episode.shown_things_in_base[0, 0, :2] for episode in found.episodes)
     assert np.linalg.norm(first - second) > 0.01
 
 

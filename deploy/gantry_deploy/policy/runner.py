@@ -53,6 +53,8 @@ class PolicyStep:
     """Shape (n,), of a residual policy what its base would have done."""
     policy_action: FloatArray | None = None
     """Shape (n,), the network's output before the clip, where another action was executed; None where it was that."""
+    instruction: str = ""
+    """Instruction that was followed; empty for a policy that takes none."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Further facts for a recording, by name, of the source that asked the policy."""
 
@@ -109,7 +111,8 @@ class PolicyRunner:
         self.instruction = ""
         """Instruction that the policy follows; empty before the first, and for a policy that takes none."""
         self._tokens: FloatArray | None = None
-        self._told: FloatArray | None = None
+        self._followed = ""
+        self._told: tuple[FloatArray, str] | None = None
         self._wrap_s = WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
         self.reset()
         self._rehearse()
@@ -140,7 +143,7 @@ class PolicyRunner:
         spec = self.contract.instruction
         if spec is None:
             raise InstructionError(f"The policy takes no instructions; '{text[:40]}' is not heard.")
-        self._told, self.instruction = tokens_of(spec, text)[None], text
+        self._told, self.instruction = (tokens_of(spec, text)[None], text), text
 
     def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
         """Take these joint targets (n,), rad and of a gripper m, for the last ones, where a recording is repeated.
@@ -227,6 +230,7 @@ class PolicyRunner:
             done - observed,
             _first(base),
             None if np.array_equal(action, own) else own[0],
+            self._followed,
         )
 
     def _shaped(self, requested_command: NDArray[np.floating]) -> FloatArray:
@@ -253,7 +257,7 @@ class PolicyRunner:
         """Take a new instruction, if another thread has given one; a plan for the last one is dropped."""
         told, self._told = self._told, None
         if told is not None:
-            self._tokens = told
+            self._tokens, self._followed = told
             self._policy.reset()
 
     def _start_of(self, signals: Signals) -> FloatArray | None:

@@ -49,7 +49,8 @@ class Recording:
     whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was new ground.
     ``/goal_command``: data (T, 4), ``goal_command``, of a policy that walks to goals.
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
-    frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
+    frame, as ``/things`` and ``/zones``: data (T, k, 3), m. ``/instruction``: data (T,) strings.
+    ``/policy/base_action``: data (T, size), what a residual policy corrected.
     ``/policy/own_action``: data (T, size), what the policy wanted in ticks in which a person corrected it.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
     ``/gantry/status``: mode, source (of the command that was sent), fault_code, fault (T,) strings; period_s, busy_s,
@@ -308,6 +309,10 @@ def _object_pose(message: Any) -> Row:
     return {"data": (*_vector(message.pose.position), *_quat_wxyz(message.pose.orientation))}
 
 
+def _places(message: Any) -> Row:
+    return {"data": [_vector(pose.position) for pose in message.poses]}
+
+
 def _elevation_map(message: Any) -> Row:
     points = np.frombuffer(bytes(message.data), "<f4")
     return {
@@ -334,6 +339,9 @@ _ROWS: dict[str, Callable[[Any], Row]] = {
     "/goal_command": _data,
     "/object_goal": _place,
     "/object_pose": _object_pose,
+    "/things": _places,
+    "/zones": _places,
+    "/instruction": _data,
     "/policy/observation": _data,
     "/policy/action": _data,
     "/policy/base_action": _data,

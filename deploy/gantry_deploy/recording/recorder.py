@@ -20,6 +20,7 @@ import numpy as np
 from mcap.writer import CompressionType, Writer
 
 from gantry_deploy.contract.policy_contract import OBJECT_GOAL, PolicyContract
+from gantry_deploy.observations.scene import THINGS_SIGNAL, ZONES_SIGNAL
 from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.errors import RecordingError
@@ -54,6 +55,9 @@ TOPICS: dict[str, str] = {
     "/policy/observation": "std_msgs/msg/Float32MultiArray",
     "/object_goal": "geometry_msgs/msg/PoseStamped",
     "/object_pose": "geometry_msgs/msg/PoseStamped",
+    "/things": "geometry_msgs/msg/PoseArray",
+    "/zones": "geometry_msgs/msg/PoseArray",
+    "/instruction": "std_msgs/msg/String",
     "/policy/action": "std_msgs/msg/Float32MultiArray",
     "/policy/base_action": "std_msgs/msg/Float32MultiArray",
     "/policy/own_action": "std_msgs/msg/Float32MultiArray",
@@ -70,11 +74,14 @@ type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/g
 ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and ``/policy/command`` that, shaped.
 ``/elevation_map`` is the map that the policy looked at, whenever a number of it has changed; its stamp is that of its
 newest frame, and ``/gantry/status`` says in each tick how old that was. ``/object_goal`` and ``/object_pose`` are an
-arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/policy/own_action`` is what the policy wanted
+arm's, as are ``/things`` and ``/zones`` beside the ``/instruction`` that a policy followed; ``/policy/base_action`` is
+what a residual policy corrected. ``/policy/own_action`` is what the policy wanted
 in a tick in which a person corrected it, whose action is ``/policy/action`` then. ``/gantry/event`` marks
 beginning and end of each attempt of a session, by the names of :class:`gantry_deploy.teleop.operator.TeleopEvent`.
 ``/tf`` are the base and the links at :data:`gantry_deploy.recording.frames.RATE_HZ`. Pictures are not recorded."""
 
+SCENE_TOPICS = {"/things": THINGS_SIGNAL, "/zones": ZONES_SIGNAL}
+"""Topics of what a policy that is told in words sees, and their signals."""
 EVENT_NOTE = "event"
 """Note of a policy step that is recorded as ``/gantry/event``."""
 _SAID_ONCE = ("/tf_static", "/robot_description")
@@ -306,6 +313,8 @@ class Recorder:
         if report.step is not None:
             if event := report.step.notes.get(EVENT_NOTE):
                 messages["/gantry/event"] = ros_messages.string(event)
+            if report.step.instruction:
+                messages["/instruction"] = ros_messages.string(report.step.instruction)
             for name in ("observation", "action", "command"):
                 messages[f"/policy/{name}"] = ros_messages.float32_array(name, getattr(report.step, name))
             if report.step.base_action is not None:
@@ -337,6 +346,9 @@ class Recorder:
         if state.object_pose_in_base is not None:
             pose = state.object_pose_in_base
             messages["/object_pose"] = ros_messages.pose(stamp_ns, pose[:3], pose[3:])
+        for topic, signal in SCENE_TOPICS.items():
+            if signal in state.extra:
+                messages[topic] = ros_messages.places(stamp_ns, state.extra[signal])
         if state.foot_contact is not None:
             messages["/foot_contacts"] = ros_messages.float32_array("foot", state.foot_contact)
         return messages

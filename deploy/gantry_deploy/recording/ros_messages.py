@@ -92,6 +92,13 @@ DEFINITIONS: dict[str, str] = {
         geometry_msgs__Point=_XYZ,
         geometry_msgs__Quaternion=_XYZ + "float64 w\n",
     ),
+    "geometry_msgs/msg/PoseArray": _definition(
+        "std_msgs/Header header\ngeometry_msgs/Pose[] poses\n",
+        std_msgs__Header=_HEADER,
+        geometry_msgs__Pose="geometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n",
+        geometry_msgs__Point=_XYZ,
+        geometry_msgs__Quaternion=_XYZ + "float64 w\n",
+    ),
     "std_msgs/msg/String": "string data\n",
     "tf2_msgs/msg/TFMessage": _definition(
         "geometry_msgs/TransformStamped[] transforms\n",
@@ -228,6 +235,16 @@ def pose(stamp_ns: int, pos_m: ArrayLike, quat_wxyz: ArrayLike) -> bytes:
     cdr.header(stamp_ns, BASE_FRAME)
     cdr.array(pos_m)
     cdr.array(_xyzw(quat_wxyz))
+    return cdr.done()
+
+
+def places(stamp_ns: int, pos_m: ArrayLike) -> bytes:
+    """A ``geometry_msgs/msg/PoseArray`` in ``base_link``, each upright; shape (k, 3)."""
+    rows = np.asarray(pos_m, dtype="<f8").reshape(-1, 3)
+    cdr = _Cdr()
+    cdr.header(stamp_ns, BASE_FRAME)
+    cdr.uint32(len(rows))
+    cdr.array(np.hstack((rows, np.tile((0.0, 0.0, 0.0, 1.0), (len(rows), 1)))))
     return cdr.done()
 
 

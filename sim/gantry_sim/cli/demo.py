@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 TASK, ARM_TASK, PRETRAINED = "velocity-flat-go2", "yam-lift", "pretrained:go2-walk"
 """Default tasks, and the policy of ``--pretrained``."""
+TOLD = "pretrained:yam-tell"
+"""Policy of ``--language``."""
+TOLD_TRIALS = 4
+"""Recorded episodes of ``--language``."""
 SECONDS, EPISODES, GATE_EPISODES = 20.0, 200, {True: 6, False: 20}
 """Length of a recorded walk, held-out episodes, and those of the gate by whether a finished policy is shown."""
 LEGS, GOALS, ARM = "policies that follow velocities", "policies that walk to goals by a map", "arms"
@@ -40,7 +44,7 @@ TAKEN_BY = {
     "episodes": (LEGS, ARM),
     "seconds": (LEGS, GOALS),
     **dict.fromkeys(("terrain", "difficulty", "goal"), (GOALS,)),
-    **dict.fromkeys(("demos", "suboptimality", "clone_updates", "steps", "trials"), (ARM,)),
+    **dict.fromkeys(("demos", "suboptimality", "clone_updates", "steps", "trials", "instruction"), (ARM,)),
 }
 """Options that not every kind takes, by their place in the command line's namespace."""
 LEARNING = ("changes", "demos", "suboptimality", "clone_updates", "steps")
@@ -87,6 +91,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
+    add = parser.add_argument_group("policies that are told in words").add_argument
+    text = f"type an instruction for each episode of {TOLD}, or of the --bundle; nothing is trained"
+    add("--language", action="store_true", help=text)
+    text = "instead of asking for it; given several times, they are said in turn"
+    add("--instruction", action="append", default=[], metavar="TEXT", help=text)
     add = parser.add_argument_group("corrections").add_argument
     text = "a scripted person corrects an arm's clone while a learner learns from it, in under ten minutes"
     add("--corrections", action="store_true", help=text)
@@ -225,13 +234,17 @@ def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
     recipe = Recipe(task, seed=args.seed, **given)
     if not is_finished:
         check_recipe(recipe)
-    return Arm(recipe, 10 if args.trials is None else args.trials)
+    trials = args.trials or (TOLD_TRIALS if args.language else 10)
+    asks = args.language and not args.instruction and sys.stdin.isatty()
+    return Arm(recipe, trials, tuple(args.instruction), input if asks else None)
 
 
 def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     """Kind of the demo and the bundle to show; refuses what can be refused before the learning libraries are loaded."""
     _check_numbers(args, LEAST)
-    asked = PRETRAINED if args.pretrained else args.bundle
+    if args.language and (args.pretrained or args.task):
+        raise UsageError(f"--language shows {TOLD} or a --bundle; leave {_named(args)} out.")
+    asked = PRETRAINED if args.pretrained else args.bundle or (TOLD if args.language else None)
     given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
     if asked is not None and (about := [_option(name) for name in given if name in LEARNING]):
         raise UsageError(f"{about[0]} is about learning, and with --bundle or --pretrained nothing is trained.")
@@ -242,6 +255,8 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
 
         path = find_bundle(bundle_in(find_source(asked)))
         contract = load_bundle(path).contract
+    if args.language and contract is not None and contract.instruction is None:
+        raise UsageError(f"--language: {asked} takes no instructions; leave the option out, or name another --bundle.")
     kind = ARM if args.arm else _kind(args.task, contract)
     for name in given:
         if kind not in TAKEN_BY[name]:
@@ -289,6 +304,10 @@ def _embodiments() -> dict[str, str]:
     return {info.name: robot_spec(info.robot).embodiment for info in described().values()}
 
 
+def _named(args: argparse.Namespace) -> str:
+    return "--pretrained" if args.pretrained else "--task"
+
+
 def _option(name: str) -> str:
     return "--set" if name == "changes" else f"--{name.replace('_', '-')}"
 
@@ -320,6 +339,8 @@ COMMAND = Command(
   gantry demo
   gantry demo --pretrained
   gantry demo --corrections
+  gantry demo --language
+  gantry demo --language --instruction "push the red cube to the white disc" --trials 2
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
   gantry demo --bundle runs/student --terrain t1,t2
   gantry demo --arm --demos 20 --steps 8k --trials 5""",

@@ -170,10 +170,14 @@ class MeasuredEpisode(Measured):
     """Shape (S,), times of what is shown, since the first tick."""
     shown_joint_pos_rad: FloatArray
     """Shape (S, n)."""
-    shown_object_pose_in_base: FloatArray
-    """Shape (S, 7), m and unit quaternion, w first."""
-    goal_in_base_m: FloatArray | None
-    """Shape (3,), where the object belongs; None in a task without a goal."""
+    shown_things_in_base: FloatArray
+    """Shape (S, k, 7), m and unit quaternion, w first, of the object, or of each thing that an instruction chooses
+    among; of those only places are recorded, and they are taken to be upright."""
+    fixtures_in_base_m: FloatArray
+    """Shape (f, 3), where the object belongs, or each zone that an instruction chooses among; none in a task without
+    a goal."""
+    instruction: str
+    """Instruction that was followed at the end; empty of a policy that is told nothing in words."""
 
     @property
     def done_after_s(self) -> float | None:
@@ -261,24 +265,34 @@ def measure_episodes(path: Path, trials: Sequence[Trial]) -> tuple[MeasuredEpiso
         held = np.flatnonzero(modes[end:] != Mode.STAND.value)
         last = end + int(held[0]) if len(held) else len(modes)
         base = ("/policy/base_action",) if "/policy/base_action" in recording.topics else ()
-        ticks = _Ticks(recording, times[begin:end], (*DECIDED, "/object_pose", *base))
-        shown = _Ticks(recording, times[begin:last], ("/gantry/status", "/joint_states", "/object_pose"))
+        things, *more = ("/things", "/zones", "/instruction") if "/things" in recording.topics else ("/object_pose",)
+        ticks = _Ticks(recording, times[begin:end], (*DECIDED, things, *more, *base))
+        shown = _Ticks(recording, times[begin:last], ("/gantry/status", "/joint_states", things))
         if len(ticks.time_s) < 2:
             continue
-        goal = "/object_goal" in recording.topics
+        goals = [topic for topic in ("/zones", "/object_goal") if topic in recording.topics]
         common = ticks.common()
         episode = MeasuredEpisode(
             **common,
             trial=trials[number] if number < len(trials) else Trial(False, reason="it was broken off"),
             shown_s=shown.time_s - common["start_s"],
             shown_joint_pos_rad=shown("/joint_states", "joint_pos_rad"),
-            shown_object_pose_in_base=shown("/object_pose", "data"),
-            goal_in_base_m=ticks("/object_goal", "data")[0] if goal else None,
+            shown_things_in_base=_upright(shown(things, "data")),
+            fixtures_in_base_m=ticks(goals[0], "data")[0].reshape(-1, 3) if goals else np.zeros((0, 3)),
+            instruction=str(ticks("/instruction", "data")[-1]) if more else "",
         )
         episodes.append(episode)
     if not episodes:
         raise GantryError(f"{path}: the policy never ran in this recording.")
     return tuple(episodes)
+
+
+def _upright(things: NDArray[Any]) -> FloatArray:
+    """Poses (S, k, 7) of one object's (S, 7), or of the places (S, k, 3) of several things."""
+    if things.ndim == 2:
+        return things[:, None]
+    turns = np.broadcast_to([1.0, 0.0, 0.0, 0.0], (*things.shape[:2], 4))
+    return np.concatenate((things, turns), axis=2)
 
 
 def read_trials(path: Path) -> tuple[Trial, ...]:

@@ -110,7 +110,7 @@ class Demo:
     def _record(self, name: str) -> None:
         """Roll out, and once more without the clock where a busy machine has spoiled it."""
         say, bundle = self._display.say, self._bundle
-        plan = self._scenario.plan(name, bundle, self._config.output)
+        plan = self._scenario.plan(name, bundle, self._config.output, say)
         plan.folder.mkdir(parents=True, exist_ok=True)
         if self._note:
             say(f"  without ROS 2: {self._note}")

@@ -16,7 +16,7 @@ from gantry_deploy.evaluation.gate import Stage
 from gantry_deploy.evaluation.scenario import RolloutConfig, RolloutResult
 from gantry_deploy.report import Report, Score
 from gantry_sim.demo.measured import Measured
-from gantry_sim.demo.rollout import LOOP, MAPPING, ROBOT, Plan, Rollout
+from gantry_sim.demo.rollout import LOOP, MAPPING, ROBOT, Plan, Rollout, Say
 
 REPORT, RESULT, VIDEO = "report.html", "demo.json", "walk.mp4"
 """Files of a demo in its folder, beside those of its rollouts and its training."""
@@ -286,8 +286,8 @@ class Scenario(ABC):
         """
 
     @abstractmethod
-    def plan(self, name: str, bundle: Bundle, folder: Path) -> Plan:
-        """The rollout of a step, in the folder of the demo."""
+    def plan(self, name: str, bundle: Bundle, folder: Path, say: Say) -> Plan:
+        """The rollout of a step, in the folder of the demo; ``say`` takes lines for people."""
 
     @abstractmethod
     def measure(self, name: str, plan: Plan, rollout: Rollout, bundle: Bundle) -> Sequence[Measured]:

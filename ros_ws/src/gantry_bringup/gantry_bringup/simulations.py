@@ -78,6 +78,9 @@ SIM_ARM_ARGUMENTS = (
     Argument("gripper_message", "", "with_arm, joint_trajectory or positions; the first if not given"),
     Argument("episodes", "", "run so many, the object laid anew in each, then end everything; needs auto_start:=false"),
     Argument("episode_seconds", "", "longest time under the policy in each, s"),
+    Argument(
+        "instructions", "", "said to a policy that is told in words, one an episode, in turn, separated by semicolons"
+    ),
     Argument("episode_results", "", "JSON file for what came of them"),
 )
 """Of ``sim_arm``."""
@@ -232,7 +235,7 @@ def _episodes(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     if flag(args, "auto_start"):
         raise GantryError("With 'episodes' an operator starts the policy; give auto_start:=false as well.")
     check_output(args, "episode_results")
-    parameters = {"episodes": integer(args, "episodes"), **given(args, results="episode_results")}
+    parameters = {"episodes": integer(args, "episodes"), **given(args, "instructions", results="episode_results")}
     if args["episode_seconds"]:
         parameters["seconds"] = number(args, "episode_seconds")
     return parameters

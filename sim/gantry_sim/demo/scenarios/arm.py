@@ -28,6 +28,7 @@ from gantry_sim.demo.rollout import ROBOT, TRIALS, Plan, Rollout, Say
 from gantry_sim.demo.scenario import VIDEO, DemoConfig, Display, Outcome, Policy, Recorded, Scenario, Section, Step
 from gantry_sim.demo.scenarios.arm_film import film_arm
 from gantry_sim.demo.scenarios.arm_page import learning, numbers_of, percent, recorded_episodes, summary
+from gantry_sim.demo.scenarios.arm_words import Read, check_instructions, choose_instructions
 from gantry_sim.demo.stages import Learned, Recipe, Scores
 
 ROUTINE = ("Mode STAND.", "Mode POLICY.", "Mode PASSIVE.", "Joint commands arrive.")
@@ -55,9 +56,14 @@ class Arm(Scenario):
     """Amounts to learn; unused with a finished policy."""
     trials: int = 10
     """Recorded episodes, the object laid anew for each."""
+    instructions: tuple[str, ...] = ()
+    """Said in turn to a policy that is told in words; empty: what each episode's task asks for."""
+    read: Read | None = None
+    """Reads a person's instruction for each episode, if none are given; None: nobody is asked."""
 
     def require(self, bundle: Bundle) -> None:
-        """Refuse a policy with camera input."""
+        """Refuse a policy with camera input, and instructions that it could not follow."""
+        check_instructions(bundle.contract.instruction, self.instructions)
         if bundle.contract.cameras:
             what = "looks through cameras, whose pictures are not recorded; it can be played."
             raise ContractError(f"{bundle.path} {what}")
@@ -125,16 +131,20 @@ class Arm(Scenario):
         nodes = ": arm, policy and operator as processes" if "ROS" in where else ""
         return {"episodes": f"Run {counted(self.trials, 'episode')} {where}{nodes}"}
 
-    def plan(self, name: str, bundle: Bundle, folder: Path) -> Plan:
+    def plan(self, name: str, bundle: Bundle, folder: Path, say: Say) -> Plan:
         """The episodes, by the launch description ``sim_arm`` or in this process."""
         task = bundle.contract.provenance.task
         episode_s = stages.episode_s(task)
+        told: tuple[str, ...] = ()
+        if bundle.contract.instruction is not None:
+            told = choose_instructions(task, bundle, self.trials, self.instructions, folder, say, self.read)
 
         def operate(controller: Controller, robot: Robot, say: Say) -> bool:
             assert isinstance(robot, BenchRobot)
             trials: list[Trial] = []
             while len(trials) < self.trials and controller.safety.fault is None:
-                trials.append(_episode(controller, robot, episode_s))
+                text = told[len(trials)] if told else ""
+                trials.append(_episode(controller, robot, episode_s, text))
                 result = "done" if trials[-1].done else trials[-1].reason
                 say(f"Episode {len(trials)} of {self.trials}: {result}.")
             stages.write_json(folder / TRIALS, {"episodes": [asdict(trial) for trial in trials]})
@@ -149,6 +159,7 @@ class Arm(Scenario):
                 "seed": stages.EPISODES_SEED,
                 "auto_start": "false",
                 "episodes": self.trials,
+                "instructions": ";".join(told),
                 "episode_seconds": episode_s,
             },
             outputs={"robot_statistics": ROBOT, "episode_results": TRIALS},
@@ -239,8 +250,9 @@ class Arm(Scenario):
         }
 
 
-def _episode(controller: Controller, robot: BenchRobot, seconds: float) -> Trial:
-    """Lay the object anew, and let the policy act until the task is done or lost, or time is over, in s.
+def _episode(controller: Controller, robot: BenchRobot, seconds: float, instruction: str) -> Trial:
+    """Lay the object anew, tell the policy its instruction, if there is one, and let it act until the task is done or
+    lost, or time is over, in s.
 
     Raises:
         SafetyError: If the arm may not move.
@@ -251,10 +263,13 @@ def _episode(controller: Controller, robot: BenchRobot, seconds: float) -> Trial
         if robot.task_done:
             ends.append(Trial(True, controller.robot.now_s()))
         elif robot.task_lost:
-            ends.append(Trial(False, reason="the object is out of reach"))
+            ends.append(Trial(False, reason="the object is out of reach, or another thing was moved"))
         return bool(ends)
 
     robot.reset()
+    if instruction:
+        robot.ask(instruction)
+        controller.instruct(instruction)
     if robot.goal_in_base_m is not None:
         controller.set_command(robot.goal_in_base_m, robot.now_s())
     WalkSession(controller, None, seconds, lambda text: None, is_over).run()

@@ -17,7 +17,7 @@ from gantry_sim.backends.workbench_robot import OTHER_FINGER
 from gantry_sim.demo.measured import MeasuredEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
-from gantry_sim.tasks.manipulation.workbench import FIXTURE, OBJECT, WORKBENCHES, add_workbench
+from gantry_sim.tasks.manipulation.workbench import WORKBENCHES, add_workbench
 from gantry_sim.viewing.camera import Arrow, TrackingCamera, View
 from gantry_sim.viewing.replay import FILM_PX
 
@@ -63,8 +63,9 @@ def _pictures(episodes: Sequence[MeasuredEpisode], task: str) -> Iterator[NDArra
     spec = episodes[0].spec
     model = robot_with_motors(spec, furnish=lambda scene: add_workbench(scene, bench))
     data, index = mujoco.MjData(model), SceneIndex(model, spec)
-    fixture = int(model.body(FIXTURE).mocapid[0]) if bench.fixture else None
-    address, other = int(model.joint(OBJECT).qposadr[0]), int(model.joint(OTHER_FINGER).qposadr[0])
+    fixtures = [int(model.body(name).mocapid[0]) for name in bench.mocap_bodies]
+    starts = [int(model.joint(name).qposadr[0]) for name in bench.thing_bodies]
+    other = int(model.joint(OTHER_FINGER).qposadr[0])
     model.geom("floor").rgba[:] = TABLE_RGBA
     # Smoothing edges costs more than all the rest where there is no graphics card.
     model.vis.quality.offsamples = 0
@@ -72,13 +73,14 @@ def _pictures(episodes: Sequence[MeasuredEpisode], task: str) -> Iterator[NDArra
     arrows = _Arrows(episodes[0])
     try:
         for number, episode in enumerate(episodes, start=1):
-            if fixture is not None and episode.goal_in_base_m is not None:
-                data.mocap_pos[fixture] = (*episode.goal_in_base_m[:2], 0.0)
+            for fixture, place in zip(fixtures, episode.fixtures_in_base_m, strict=False):
+                data.mocap_pos[fixture] = (*place[:2], 0.0)
             for row in _rows(episode):
                 joints = episode.shown_joint_pos_rad[row]
                 data.qpos[index.joint_qpos] = joints
                 data.qpos[other] = -joints[-1]
-                data.qpos[address : address + 7] = episode.shown_object_pose_in_base[row]
+                for start, pose in zip(starts, episode.shown_things_in_base[row], strict=True):
+                    data.qpos[start : start + 7] = pose
                 mujoco.mj_kinematics(model, data)
                 words = _caption(episode, number, len(episodes), float(episode.shown_s[row]))
                 yield camera.picture(data, LOOK_AT_M, arrows.at(episode, row), words, ground_m=LOOK_HEIGHT_M)
@@ -96,6 +98,7 @@ def _rows(episode: MeasuredEpisode) -> list[int]:
 def _caption(episode: MeasuredEpisode, number: int, total: int, time_s: float) -> str:
     done_s = episode.done_after_s
     lines = [f"episode {number} of {total}   {min(time_s, float(episode.time_s[-1])):4.1f} s"]
+    lines += [episode.instruction] if episode.instruction else []
     if done_s is not None and time_s >= done_s:
         lines.append(f"done after {done_s:.1f} s")
     elif time_s > episode.time_s[-1]:

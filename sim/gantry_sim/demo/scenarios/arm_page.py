@@ -19,6 +19,7 @@ from gantry_sim.demo.scenario import Outcome
 from gantry_sim.demo.scenarios import arm_figures
 
 COLUMNS = {
+    "Told": "instruction",
     "Done": "done",
     "Otherwise": "reason",
     "After [s]": "done_after_s",
@@ -104,7 +105,9 @@ def recorded_episodes(report: Report, outcome: Outcome) -> None:
         page.nothing_recorded(report, item)
         return
     episodes: Sequence[MeasuredEpisode] = item.episodes
-    page.table(report, COLUMNS, [numbers_of(episode) for episode in episodes])
+    rows = [numbers_of(episode) for episode in episodes]
+    shown = {title: key for title, key in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
+    page.table(report, shown, rows)
     # The longest episode that was done, or the longest of all if none was.
     done = [episode for episode in episodes if episode.trial.done] or episodes
     shown = max(done, key=lambda episode: len(episode.time_s))
@@ -154,12 +157,14 @@ def _actions(report: Report, episodes: Sequence[MeasuredEpisode], shown: Measure
 def numbers_of(episode: MeasuredEpisode) -> dict[str, Any]:
     """One episode in numbers; what was not measured is None."""
     base, added = episode.base_action, episode.correction
+    told, goals = bool(episode.instruction), episode.fixtures_in_base_m
     return {
         "done": episode.trial.done,
         "done_after_s": episode.done_after_s,
         "reason": episode.trial.reason,
-        "object_start_in_base_m": episode.shown_object_pose_in_base[0, :3].tolist(),
-        "goal_in_base_m": None if episode.goal_in_base_m is None else episode.goal_in_base_m.tolist(),
+        "instruction": episode.instruction or None,
+        "object_start_in_base_m": None if told else episode.shown_things_in_base[0, 0, :3].tolist(),
+        "goal_in_base_m": None if told or not len(goals) else goals[0].tolist(),
         "ticks": len(episode.time_s),
         "mean_base_action": None if base is None else float(np.abs(base).mean()),
         "mean_correction": None if added is None else float(np.abs(added).mean()),

@@ -103,7 +103,7 @@ class Goals(Scenario):
         nodes = ": camera, mapping, policy and operator as processes" if "ROS" in where else ""
         return {terrain: f"Cross {terrain} {where}{nodes}" for terrain in self.terrains}
 
-    def plan(self, name: str, bundle: Bundle, folder: Path) -> Plan:
+    def plan(self, name: str, bundle: Bundle, folder: Path, say: Say) -> Plan:
         """The walk, by the launch description ``sim_map_walk``, or in this process without the clock."""
         goal, contract = self.goal_of(name, bundle), bundle.contract
         terrain = {"terrain": _kind(name), "terrain_difficulty": self.difficulty}

@@ -22,7 +22,7 @@ from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.demo import page, stages
 from gantry_sim.demo.measured import Measured, MeasuredWalk, measure_walk
 from gantry_sim.demo.profile import DEMO_PROFILE, Profile, as_text, command_at, describe, fitted, total_s
-from gantry_sim.demo.rollout import Plan, Rollout, session
+from gantry_sim.demo.rollout import Plan, Rollout, Say, session
 from gantry_sim.demo.scenario import (
     GATE,
     VIDEO,
@@ -102,7 +102,7 @@ class Legs(Scenario):
         """Commands of the recorded walk."""
         return fitted(DEMO_PROFILE, self.seconds, bundle.contract.command)
 
-    def plan(self, name: str, bundle: Bundle, folder: Path) -> Plan:
+    def plan(self, name: str, bundle: Bundle, folder: Path, say: Say) -> Plan:
         """The profile, by the launch description ``sim_walk`` or in this process."""
         profile = self.profile(bundle)
         dynamics = str(Path(self.dynamics).resolve()) if self.dynamics else ""  # Nodes may run in another folder.

@@ -13,10 +13,11 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.client import Client
-from std_msgs.msg import Empty
+from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.text import LINE_LIMIT, printable
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, ask, stop_on_signals, write_json
@@ -27,6 +28,12 @@ PARAMETERS = (
     Parameter("episodes", 10, "How many."),
     Parameter("seconds", 5.0, "Longest time under the policy in each, s."),
     Parameter("hold_s", 0.7, "The arm is held so long after each, s."),
+    Parameter(
+        "instructions",
+        "",
+        "Said to a policy that is told in words, one an episode, in turn, separated by semicolons; empty: what the "
+        "simulated arm's task asks for.",
+    ),
     Parameter("results", "", "Path of a JSON file for what came of them; empty for none."),
     Parameter("policy_node", "policy_node", "Name of the policy node, in this node's namespace."),
     Parameter("robot_node", "sim_robot_node", "Name of the simulated robot's node, in this node's namespace."),
@@ -35,6 +42,10 @@ PARAMETERS = (
 )
 """Every parameter of this node."""
 
+FOLLOWED, ASKED = "instruction", "task instruction"
+"""Diagnostics of the policy node and of the simulated arm: the sentence that is followed, and the one of the task."""
+SETTLE_S = 0.2
+"""A report this long after a reset tells of the episode that was laid by it."""
 DAMPED = "DAMP"
 """Mode of a policy node that has given up."""
 SILENCE_S = 2.0
@@ -85,9 +96,11 @@ class EpisodeNode:
         self._heard: dict[str, tuple[dict[str, str], float]] = {}
         self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
         self._refusal = ""
+        self._instructions = [text for part in values["instructions"].split(";") if (text := part.strip())]
         node, policy = host.node, values["policy_node"]
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
+        self._told = node.create_publisher(String, topics.INSTRUCTION, topics.OPERATOR_QOS)
         self._clients: dict[str, Client] = {"reset": node.create_client(Trigger, "reset")}
         for event in ("stand", "start", "stop"):
             self._clients[event] = node.create_client(Trigger, f"{policy}/{event}")
@@ -105,7 +118,7 @@ class EpisodeNode:
         self._wait(lambda: self._mode() != "" and self._robot() is not None, "both nodes")
         while len(trials) < total and not self._host.stop.is_set():
             try:
-                trials.append(self._episode())
+                trials.append(self._episode(len(trials)))
             except PolicyLost as lost:
                 trials.append(Trial(False, None, str(lost)))
             trial = trials[-1]
@@ -119,15 +132,38 @@ class EpisodeNode:
             self._host.node.get_logger().info("Done.")
         return 0
 
-    def _episode(self) -> Trial:
+    def _episode(self, number: int) -> Trial:
         self._bring_to("PASSIVE", "stop")
         self._ask("reset")
+        self._instruct(number, time.monotonic())
         self._bring_to("STAND", "stand")
         self._bring_to("POLICY", "start")
         trial = self._watch()
         self._ask("stop")
         self._host.stop.wait(self._values["hold_s"])
         return trial
+
+    def _instruct(self, number: int, reset_s: float) -> None:
+        """Tell a policy that takes instructions what to do, until it follows."""
+        if FOLLOWED not in self._heard.get(self._values["policy_node"], ({}, 0.0))[0]:
+            return
+        text = self._instructions[number % len(self._instructions)] if self._instructions else ""
+
+        def asked() -> str:
+            """Instruction of the task as it is now laid; empty before it is told."""
+            values, heard_s = self._robot() or ({}, 0.0)
+            return values.get(ASKED, "") if heard_s > reset_s + SETTLE_S else ""
+
+        self._wait(lambda: asked() != "", "what the simulated arm's task asks for")
+        text = text or asked()
+
+        def follows() -> bool:
+            self._told.publish(String(data=text))
+            values = self._heard[self._values["policy_node"]][0]
+            return values.get(FOLLOWED) == printable(text, LINE_LIMIT)
+
+        self._wait(follows, f"the policy to follow '{text}'")
+        self._host.node.get_logger().info(f"Told: {text}")
 
     def _watch(self) -> Trial:
         """Until the task is done, or time is over."""
