@@ -20,10 +20,10 @@ import numpy as np
 from mcap.writer import CompressionType, Writer
 
 from gantry_deploy.contract.policy_contract import OBJECT_GOAL, PolicyContract
-from gantry_deploy.observations.scene import THINGS_SIGNAL, ZONES_SIGNAL
 from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.errors import RecordingError
+from gantry_deploy.observations.scene import THINGS_SIGNAL, ZONES_SIGNAL
 from gantry_deploy.perception.maps import MapSource, OwnMap
 from gantry_deploy.recording import ros_messages
 from gantry_deploy.recording.explained import look_values, map_metadata
