@@ -9,7 +9,7 @@ import pytest
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.checked_files import DamagedFileError, read_checked, verify, write_checked
-from gantry_hardware.training.one_process import require_one_process
+from gantry_hardware.training.launcher import require_one_process
 from gantry_hardware.training.rescue import saving_on_error
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.launcher import require_one_process
 from gantry_hardware.training.log import TrainingLog
-from gantry_hardware.training.one_process import require_one_process
 from gantry_hardware.training.rescue import saving_on_error
 
 CHECKPOINTS = "checkpoints"
@@ -68,17 +68,22 @@ class Trainer(ABC):
     Args:
         run_dir: Folder for log and checkpoints; None to write nothing.
         save_every_s: Time between two checkpoints.
+        processes: Number of processes that learn together and have found each other.
+        writes: Whether this is the one of them that writes.
 
     Raises:
-        GantryError: If a launcher has started several processes.
+        GantryError: If a launcher has started several processes, and they do not learn together.
     """
 
     unit: ClassVar[str] = "step"
     """Unit of :attr:`done` and :attr:`total`."""
 
-    def __init__(self, run_dir: Path | None, save_every_s: float) -> None:
-        require_one_process()
-        self.run_dir = run_dir
+    def __init__(self, run_dir: Path | None, save_every_s: float, processes: int = 1, *, writes: bool = True) -> None:
+        if processes == 1:
+            require_one_process()
+        self.run_dir = run_dir if writes else None
+        self.source = run_dir
+        """Folder whose checkpoint :meth:`resume` reads."""
         self.save_every_s = save_every_s
         self.wall_s = 0.0
         """Training time so far without evaluations, resumed sessions included; part of every checkpoint."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import load_weights
 from gantry_policies.common.products import fast_products
@@ -100,6 +101,12 @@ class Learner:
         self.generator.manual_seed(seed)
         self.critic_updates = 0
         self.actor_updates = 0
+
+    def share_first(self) -> None:
+        """Take networks, scalers and temperature of the first process."""
+        parts = [*self._networks().values(), self.action_scaler, self.state_scaler]
+        held = itertools.chain(*(part.state_dict().values() for part in parts))
+        processes.share_first_([self.log_temperature, *held])
 
     @property
     def correction_scale(self) -> float:
@@ -369,6 +376,7 @@ class Learner:
             size = self.action_size - (self.gripper is not None)
             excess = entropy - cfg.entropy_per_action * size
             self.log_temperature.grad = excess.detach().clone()  # of log_temperature * excess
+            processes.average_([self.log_temperature.grad])
             self._optimizers["temperature"].step()
         return {"entropy": entropy, "temperature": self.log_temperature.detach().exp()}
 
@@ -380,6 +388,7 @@ class Learner:
         for name, group in zip(names, groups, strict=True):
             for parameter in group:
                 parameter.grad = next(gradients)
+            processes.average_([parameter.grad for parameter in group if parameter.grad is not None])
             norms.append(nn.utils.clip_grad_norm_(group, self.cfg.max_grad_norm, foreach=True))
             self._optimizers[name].step()
         return norms[0]

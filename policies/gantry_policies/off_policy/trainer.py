@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.trainer import Report, Trainer, TrainingError
+from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import UnusableCheckpointError, all_finite, random_state, restore_random_state
 from gantry_policies.common.evaluation import Evaluation, StoppedError, evaluate
@@ -58,6 +59,12 @@ class Counters:
     """Environment steps at which the next evaluation is due."""
 
 
+def _own_share(cfg: OffPolicyCfg, count: int) -> OffPolicyCfg:
+    """Settings of one of several processes: those in steps of all environments, divided by their number."""
+    names = ("total_steps", "warmup_steps", "eval_every_steps", "log_every_steps")
+    return replace(cfg, **{name: -(-getattr(cfg, name) // count) for name in names})
+
+
 class OffPolicyTrainer(Trainer):
     """Trains a fresh learner in parallel environments.
 
@@ -93,14 +100,15 @@ class OffPolicyTrainer(Trainer):
         device: str = "cpu",
         learn_threads: int = 1,
     ) -> None:
-        super().__init__(run_dir, cfg.save_every_s)
+        super().__init__(run_dir, cfg.save_every_s, processes.count(), writes=processes.is_first())
         if person is not None and run_dir is not None:
             raise GantryError("A training with a person beside it keeps no checkpoints; leave out its folder.")
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         env.keep_final_obs = True
-        self.cfg = cfg
+        self.cfg = cfg = _own_share(cfg, processes.count())
         residual = cfg.agent.actor.residual
         self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed)
+        self.learner.share_first()
         self.replay = ReplayBuffer(cfg.capacity, env.num_envs, env.obs_shapes, env.action_size, residual, device)
         self.demos: ReplayBuffer | None = None
         self.taught = None if person is None else self._taught_buffer(env, demos)
@@ -115,23 +123,23 @@ class OffPolicyTrainer(Trainer):
         self._eval_env = eval_env or env
         self._policy = LearnedPolicy(self.learner, (eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
-        self._saver = None if run_dir is None else Saver(run_dir)
+        self._saver = None if self.run_dir is None else Saver(self.run_dir)
         self._saved = self._learned()
 
     @property
     def done(self) -> int:
-        """Control steps of all environments so far."""
-        return self.collector.env_steps
+        """Control steps of all environments so far, those of all processes."""
+        return self.env_steps
 
     @property
     def total(self) -> int:
         """Control steps of the whole training."""
-        return self.cfg.total_steps
+        return self.cfg.total_steps * processes.count()
 
     @property
     def env_steps(self) -> int:
-        """Control steps of all environments so far."""
-        return self.collector.env_steps
+        """Control steps of all environments so far, those of all processes."""
+        return self.collector.env_steps * processes.count()
 
     @property
     def is_complete(self) -> bool:
@@ -148,7 +156,7 @@ class OffPolicyTrainer(Trainer):
         try:
             for report in self._phases():
                 yield report
-                if self.is_stopping:
+                if processes.any_of(self.is_stopping):
                     return
         finally:
             torch.set_num_threads(threads)
@@ -181,6 +189,7 @@ class OffPolicyTrainer(Trainer):
         state = {
             "learner": self.learner.state_dict(),
             "counters": asdict(self.counters),
+            "processes": processes.count(),
             "wall_s": self.wall_s,
             "rows": self.rows,
             "collector": self.collector.state(inside=inside),
@@ -212,9 +221,11 @@ class OffPolicyTrainer(Trainer):
         Raises:
             UnusableCheckpointError: If there is none, or it does not fit this training's configuration.
         """
-        if self._saver is None:
+        if self.source is None:
             raise UnusableCheckpointError("There is nothing to resume without a folder of the run.")
-        path, state = self._saver.newest()
+        saver = self._saver or Saver(self.source)
+        path, state = saver.newest()
+        processes.require_as_begun(state.get("processes", 1))
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
@@ -224,15 +235,14 @@ class OffPolicyTrainer(Trainer):
             self.learner.load_state_dict(state["learner"])
             self.counters = Counters(**state["counters"])
             self.wall_s, self.rows = state["wall_s"], state["rows"]
-            self.demos = self._saver.load_demos(
-                state, self.learner.device, self._demo_buffer if self._demonstrated else None
-            )
-            self._saver.load_replay(path, state, self.replay)
+            self.demos = saver.load_demos(state, self.learner.device, self._demo_buffer if self._demonstrated else None)
+            saver.load_replay(path, state, self.replay)
             self.collector.restore(state["collector"])
             if state["eval_env"] is not None and isinstance(self._eval_env, Resumable):
                 self._eval_env.restore_training_state(state["eval_env"])
             self._generator.set_state(state["warmup_generator"])
             restore_random_state(state["random"])
+            self._draw_apart()
         except OutOfMemoryError:
             raise
         except (GantryError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -240,6 +250,14 @@ class OffPolicyTrainer(Trainer):
             raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
         self._saved = self._learned()
         return path
+
+    def _draw_apart(self) -> None:
+        """Let processes go on by draws of their own from a state that is the first one's."""
+        if not processes.is_first():
+            seed = self.cfg.seed + processes.rank() + self.collector.env_steps
+            torch.manual_seed(seed)
+            for generator in (self._generator, self.learner.generator):
+                generator.manual_seed(seed)
 
     def _phases(self) -> Iterator[Report | None]:
         """The phases; yields after every piece of work, with numbers when they are due."""
@@ -259,6 +277,7 @@ class OffPolicyTrainer(Trainer):
             yield self._told("warmup", {}, before, steps.env_steps)
         if not counters.scaled:
             self.learner.state_scaler.fit(self.replay.stored(STATE))
+            self.learner.share_first()
             counters.scaled = True
         while counters.critic_warmed < cfg.critic_warmup_updates:
             metrics = self._learn(lambda: self.learner.update_critic(self.replay, self.demos))
@@ -310,7 +329,7 @@ class OffPolicyTrainer(Trainer):
         # A policy that has not learned since the first evaluation need not be looked at again.
         due, learned = counters.next_evaluation, self.learner.actor_updates > self.cfg.pretrain_updates
         counters.next_evaluation = (steps // every + 1) * every
-        if due != 0 and not learned:
+        if (due != 0 and not learned) or not processes.is_first():
             return
         began = time.perf_counter()
         result = self._look()

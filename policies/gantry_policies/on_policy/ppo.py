@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError
+from gantry_policies.common import processes
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.networks.moe import MixtureOfExperts
 from gantry_policies.on_policy.beta import BetaActions, is_beta, mirror_shapes
@@ -86,7 +88,9 @@ class FewSamplePPO(PPO):
             self.symmetry = self._random_mirror(maps, action)  # type: ignore[assignment]
         parts = learn_threads if device == "cpu" else 1
         always = self.always_own_update or is_beta(self.actor) or packing is not None
-        own = (parts > 1 or chunk_rows > 0 or always) and not self.actor.is_recurrent
+        own = (parts > 1 or chunk_rows > 0 or always or processes.count() > 1) and not self.actor.is_recurrent
+        if processes.count() > 1 and not own:
+            raise GantryError("A recurrent policy is learned in one process; start it without the launcher.")
         if own and (self.rnd or self.normalize_advantage_per_mini_batch):
             what = "random network distillation" if self.rnd else "advantage normalisation per minibatch"
             if is_beta(self.actor):
@@ -117,6 +121,35 @@ class FewSamplePPO(PPO):
             self.transition.observations = self._packing.pack(obs)
         return actions
 
+    def share_first(self) -> None:
+        """Begin with the first process's parameters and buffers."""
+        for network in (self.actor, self.critic):
+            processes.share_first_([*network.parameters(), *network.buffers()])
+
+    def process_env_step(self, obs: TensorDict, rewards: Tensor, dones: Tensor, extras: dict[str, Tensor]) -> None:
+        """Store a step; normalisers learn the observations (N, ...) of all processes."""
+        if processes.count() == 1:
+            super().process_env_step(obs, rewards, dones, extras)
+            return
+        for network in (self.actor, self.critic):
+            if network.obs_normalization:
+                network.update_normalization({name: processes.gathered(obs[name]) for name in network.obs_groups})
+        with _left_alone(self.actor), _left_alone(self.critic):
+            super().process_env_step(obs, rewards, dones, extras)
+
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Returns and advantages of the rollout; advantages are normalised over that of all processes."""
+        super().compute_returns(obs)
+        if processes.count() == 1 or self.normalize_advantage_per_mini_batch:
+            return
+        storage = self.storage
+        raw = storage.returns - storage.values
+        sums = torch.stack((raw.mean(), raw.square().mean()))
+        processes.average_([sums])
+        mean, number = sums[0], raw.numel() * processes.count()
+        std = ((sums[1] - mean.square()).clamp(min=0.0) * number / (number - 1)).sqrt()
+        storage.advantages = (raw - mean) / (std + 1e-8)
+
     def begin_iteration(self, iteration: int) -> None:
         """Called before the rollout of every iteration, counted from 0, after the runner has set its schedules."""
 
@@ -137,6 +170,7 @@ class FewSamplePPO(PPO):
             # Parts differ by a row where the minibatch cannot be shared out evenly.
             shares = [len(part) / len(rows) for part in parts]
             gradients, losses = _weighted_sum(shares, results)
+            processes.average_([*gradients, *losses.values()])
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 parameter.grad = gradient
             self._adapt_learning_rate(losses.pop("kl", None))
@@ -313,6 +347,16 @@ def _scale_last_layer(mlp: nn.Module, factor: float) -> None:
         last = [layer for layer in mlp.modules() if isinstance(layer, nn.Linear)][-1]
         last.weight.mul_(factor)
         last.bias.mul_(factor)
+
+
+@contextlib.contextmanager
+def _left_alone(network: Any) -> Iterator[None]:
+    """Keep a normaliser as it is."""
+    before, network.obs_normalization = network.obs_normalization, False
+    try:
+        yield
+    finally:
+        network.obs_normalization = before
 
 
 def _last_bias(mlp: nn.Module) -> nn.Parameter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
+from gantry_policies.common import processes
 from gantry_policies.common.batched_env import IMAGE_PREFIX
 from gantry_policies.common.border import NotFiniteError, require_finite
 from gantry_policies.common.checkpoint import (
@@ -52,6 +54,17 @@ class Resumable(Protocol):
         ...
 
 
+@contextlib.contextmanager
+def _as_one_process() -> Iterator[None]:
+    """Hide the launcher from rsl_rl, which asks for nccl and averages what it has not changed here."""
+    before = os.environ.pop("WORLD_SIZE", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["WORLD_SIZE"] = before
+
+
 class _LeftError(Exception):
     """An iteration was left unfinished, because a stop was asked for."""
 
@@ -86,18 +99,19 @@ class PpoTrainer(Trainer):
         layout: ObservationLayout | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        super().__init__(run_dir, cfg.save_every_s)  # Refuses several processes; rsl_rl would wait for the others.
+        super().__init__(run_dir, cfg.save_every_s, processes.count(), writes=processes.is_first())
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
         samples = cfg.steps_per_env * env.num_envs
         groups = [str(name) for name in env.get_observations().keys()]  # noqa: SIM118 - a TensorDict
         images = tuple(sorted(name for name in groups if name.startswith(IMAGE_PREFIX)))
-        runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples, images), None, device)
+        with _as_one_process():
+            runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples, images), None, device)
         self.env, self.device = env, device
         self.alg: FewSamplePPO = runner.alg  # type: ignore[assignment]
         self.ppo_cfg = cfg
         self.iteration = 0
-        self.stop_within_s = STOP_WITHIN_S
+        self.stop_within_s = STOP_WITHIN_S if processes.count() == 1 else math.inf
         self._env_steps = 0
         self._threads = threads
         self._stop_at_s: float | None = None
@@ -106,6 +120,7 @@ class PpoTrainer(Trainer):
         """Iteration of the newest checkpoint."""
         self._env_state: dict[str, Any] = {}
         """The environment's at that iteration, for a checkpoint after it has broken down."""
+        self.alg.share_first()
         alg, storage = self.alg, self.alg.storage
         alg._minibatches = self._watched(alg._minibatches)  # type: ignore[method-assign]
         storage.mini_batch_generator = self._watched(storage.mini_batch_generator)  # type: ignore[method-assign]
@@ -128,7 +143,7 @@ class PpoTrainer(Trainer):
     @property
     def iterations(self) -> int:
         """Iterations that make up the whole training."""
-        per_iteration = self.ppo_cfg.steps_per_env * self.env.num_envs
+        per_iteration = self.ppo_cfg.steps_per_env * self.env.num_envs * processes.count()
         return max(1, -(-self.ppo_cfg.total_steps // per_iteration))
 
     def stop(self) -> None:
@@ -147,7 +162,7 @@ class PpoTrainer(Trainer):
             obs = self.env.get_observations().to(self.device)
             self._require_finite(obs, "the first observation")
             self.alg.train_mode()
-            while not self.is_complete and not self.is_stopping:
+            while not self.is_complete and not processes.any_of(self.is_stopping):
                 obs, metrics = self._iterate(obs)
                 yield Report("learn", metrics)
         except _LeftError:
@@ -168,6 +183,7 @@ class PpoTrainer(Trainer):
         state = self.alg.save() | {
             "iteration": self.iteration,
             "env_steps": self.env_steps,
+            "processes": processes.count(),
             "wall_s": self.wall_s,
             "rows": self.rows,
             "random": random_state(),
@@ -194,8 +210,10 @@ class PpoTrainer(Trainer):
         Raises:
             UnusableCheckpointError: If there is none, or it is of another task or another network.
         """
-        assert self.run_dir is not None
-        path, state = load_newest(self.run_dir / CHECKPOINTS)
+        assert self.source is not None
+        path, state = load_newest(self.source / CHECKPOINTS)
+        if not policy_only:
+            processes.require_as_begun(state.get("processes", 1))
         try:
             self._require_same_networks(path, state)
             self.alg.load(state, None, True)
@@ -204,7 +222,10 @@ class PpoTrainer(Trainer):
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
-                set_aside_newer(path)
+                if processes.is_first():
+                    set_aside_newer(path)
+                else:  # The state is the first process's; with its draws all would try the same.
+                    torch.manual_seed(torch.initial_seed() + processes.rank() + self.iteration)
             self._saved = self.iteration
         except (KeyError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
@@ -232,7 +253,7 @@ class PpoTrainer(Trainer):
         explained = self._explained()
         losses = self._update()
         end = time.perf_counter()
-        steps = self.ppo_cfg.steps_per_env * self.env.num_envs
+        steps = self.ppo_cfg.steps_per_env * self.env.num_envs * processes.count()
         self.iteration += 1
         self._env_steps += steps
         metrics = {name: float(value) / self.ppo_cfg.steps_per_env for name, value in sums.items()}

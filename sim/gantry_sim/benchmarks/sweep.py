@@ -13,7 +13,7 @@ import numpy as np
 from gantry_deploy.evaluation.metrics import rate_interval
 from gantry_deploy.report import Report
 from gantry_hardware.errors import GantryError
-from gantry_hardware.training.one_process import require_one_process
+from gantry_hardware.training.launcher import require_one_process
 from gantry_sim.benchmarks.comparison import (
     Curve,
     Figure,

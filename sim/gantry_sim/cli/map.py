@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable, seed_number
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
-from gantry_hardware.training.one_process import require_one_process
+from gantry_hardware.training.launcher import require_one_process
 from gantry_sim.cli.common import ProgressBar, add_set_option, assignments, whole
 from gantry_sim.training.run_files import write_json
 from gantry_sim.training.run_validation import LOCK_FILE

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.dynamics import load_dynamics
-from gantry_hardware.training.one_process import require_one_process
+from gantry_hardware.training.launcher import launched, require_one_process
 from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
@@ -114,7 +114,8 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
-    require_one_process()
+    if launched().count > 1 and args.listen is not None:
+        require_one_process()
     _check_listen(args)
     if args.resume is not None:
         given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
@@ -223,8 +224,19 @@ def _with_steps(args: argparse.Namespace, field: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
+    place = launched()
+    if place.count == 1:
+        return _learn(args, lambda: configure(args))
+    from gantry_sim.process.together import begun_by_first, together
+
+    with together(place, args.device or "cpu"):
+        return _learn(args, lambda: begun_by_first(lambda: configure(args)))
+
+
+def _learn(args: argparse.Namespace, begin: Callable[[], tuple[RunCfg, Path, bool]]) -> int | dict[str, Any]:
     created = args.run_dir is None or not args.run_dir.exists()
-    run, folder, resume = configure(args)
+    run, folder, resume = begin()
+    from gantry_policies.common import processes
     from gantry_sim.training.train import train
 
     word = "Resuming" if resume else "Training"
@@ -238,14 +250,18 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     with (
         way_back(folder, _listen_words(args)),
         _link_lines() if args.listen else contextlib.nullcontext(),
-        contextlib.nullcontext() if resume else _all_or_nothing(folder, created),
+        contextlib.nullcontext() if resume or not processes.is_first() else _all_or_nothing(folder, created),
     ):
-        own = {"listen": _listen(args), "on_address": _told_address}
-        trainer, complete = train(run, folder, resume=resume, on_progress=display.update, on_step=display.step, **own)
+        own: dict[str, Any] = {"listen": _listen(args), "on_address": _told_address}
+        if processes.is_first():
+            own |= {"on_progress": display.update, "on_step": display.step}
+        trainer, complete = train(run, folder, resume=resume, **own)
         display.close()
         if not complete:
             print(stopped_text(trainer), file=sys.stderr)
             raise KeyboardInterrupt
+        if not processes.is_first():
+            return {"run": str(folder), "complete": True}
         if trainer.had_ended:
             print(over_text(run, folder, trainer))
             if _is_finished(args, run, folder):

@@ -22,6 +22,7 @@ from gantry_hardware.files.json_file import as_plain
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.text import plain_text
 from gantry_hardware.files.whole_files import write_whole
+from gantry_hardware.training.launcher import launched
 from gantry_sim.tasks.registry import Preset, find_task, task_names
 from gantry_sim.training.algorithms.registry import Algorithm, find_algorithm
 from gantry_sim.training.machine_record import machine_record
@@ -79,6 +80,11 @@ def check_run(run: RunCfg) -> None:
     if run.preset.env.num_envs < 1:
         raise RunError(f"env.num_envs is {run.preset.env.num_envs}, expected at least 1.")
     algorithm = algorithm_of(run)
+    if launched().count > 1 and not algorithm.processes:
+        raise RunError(
+            f"Algorithm '{algorithm.name}' learns in one process, and WORLD_SIZE is {launched().count}; start it "
+            "without torchrun."
+        )
     _check_sources(run, algorithm)
     algorithm.check(run)
     run.task.require(run.preset.env)

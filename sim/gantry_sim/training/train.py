@@ -18,8 +18,10 @@ from gantry_deploy.contract.policy_contract import Provenance
 from gantry_deploy.process.stopping import stop_on_interrupt
 from gantry_hardware.training.log import BOARD_FOLDER, METRICS_FILE
 from gantry_hardware.training.trainer import CHECKPOINTS, OnProgress, Trainer
+from gantry_policies.common import processes
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
 from gantry_policies.common.memory import explaining_memory
+from gantry_sim.process.together import own_device
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.registry import TrainedPolicy
 from gantry_sim.training.evaluate import evaluate_policy
@@ -49,9 +51,10 @@ def build_trainer(run: RunCfg, folder: Path | None) -> Trainer:
     Raises:
         GantryError: If no environment can be built from the configuration, or parts do not fit each other.
     """
-    torch.manual_seed(run.seed)
+    own = replace(run, seed=run.seed + processes.rank(), device=own_device(run.device))
+    torch.manual_seed(own.seed)
     with torch_threads(1):
-        return algorithm_of(run).make_trainer(run, folder)
+        return algorithm_of(run).make_trainer(own, folder)
 
 
 def train(
@@ -84,7 +87,8 @@ def train(
         OutOfMemoryError: If there is not enough memory.
         GantryError: If something does not fit, or the training diverges.
     """
-    with hold_run(folder), explaining_memory(algorithm_of(run).smaller):
+    held = hold_run(folder) if processes.is_first() else contextlib.nullcontext()
+    with held, explaining_memory(algorithm_of(run).smaller):
         begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))
         if begun:
             load_newest(folder / CHECKPOINTS)  # says that none can be read before anything is built
@@ -104,7 +108,7 @@ def train(
                 return trainer, True
             if address:
                 on_address(address)
-            if resume:
+            if resume and processes.is_first():
                 add_session(folder, trainer.done)
             with stop_on_interrupt(trainer.stop):
                 return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)

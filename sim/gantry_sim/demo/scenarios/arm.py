@@ -59,7 +59,7 @@ class Arm(Scenario):
     instructions: tuple[str, ...] = ()
     """Said in turn to a policy that is told in words; empty: what each episode's task asks for."""
     read: Read | None = None
-    """Reads a person's instruction for each episode, if none are given; None: nobody is asked."""
+    """Asks a person for the instruction of each episode, if none are given; None: the tasks' own are taken."""
 
     def require(self, bundle: Bundle) -> None:
         """Refuse a policy with camera input, and instructions that it could not follow."""

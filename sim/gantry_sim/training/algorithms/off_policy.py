@@ -125,7 +125,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     def make_policy(env: Any) -> ActingPolicy:
         return LearnedPolicy(learner, None if cloned is None else make_base(cloned, env.num_envs))
 
-    steps = int(state["collector"]["env_steps"])
+    steps = int(state["collector"]["env_steps"]) * int(state.get("processes", 1))
     return TrainedPolicy(
         make_policy=make_policy,
         write_bundle=partial(_write_bundle, learner, cloned),
@@ -164,6 +164,7 @@ def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **opti
         open=open_policy,
         check=check,
         may_grow=("total_steps",),
+        processes=True,
         threads=1,  # Threads share out products of this size at a loss.
         smaller="a smaller learner.capacity, env.num_envs or learner.agent.batch_size helps",
         **options,

@@ -148,5 +148,6 @@ PPO = Algorithm(
     check=check,
     may_grow=("total_steps", "guide.imitation_iterations"),
     teacher=True,
+    processes=True,
     smaller="a smaller env.num_envs or learner.steps_per_env helps",
 )

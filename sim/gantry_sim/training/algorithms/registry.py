@@ -74,6 +74,8 @@ class Algorithm:
     """Whether it can learn from a teacher."""
     threads: int | None = None
     """Threads of the learner; None for as many as torch takes."""
+    processes: bool = False
+    """Whether several processes of a launcher can learn one policy together."""
     smaller: str = "a smaller env.num_envs helps"
     """Advice where memory is not enough."""
 
