@@ -136,7 +136,6 @@ def call_gantry(words: Sequence[str]) -> None:
         GantryError: If it fails.
         KeyboardInterrupt: If it was interrupted.
     """
-    asked = Path(words[-1])
     with starting_uninterrupted():
         process = subprocess.Popen((*GANTRY, *words))
     with process:
@@ -145,6 +144,17 @@ def call_gantry(words: Sequence[str]) -> None:
         except KeyboardInterrupt:  # the child was told so too, and saves
             process.wait()
             raise
+    settle(words, code)
+
+
+def settle(words: Sequence[str], code: int) -> None:
+    """Take the result of a sub-command that has ended, see :func:`call_gantry`.
+
+    Raises:
+        GantryError: If it has failed.
+        KeyboardInterrupt: If it was interrupted.
+    """
+    asked = Path(words[-1])
     if code == 130:
         raise KeyboardInterrupt
     if code not in (0, 1) or not asked.is_file():  # 1: done, and short of what was asked for

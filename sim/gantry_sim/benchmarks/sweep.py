@@ -25,6 +25,7 @@ from gantry_sim.benchmarks.comparison import (
     set_words,
     train_and_score,
 )
+from gantry_sim.benchmarks.ray_runs import RayCfg, train_and_score_on_ray
 from gantry_sim.benchmarks.text import of_seeds, table_lines
 from gantry_sim.training.run_folder import require_seeds
 
@@ -84,13 +85,16 @@ def planned_runs(cfg: SweepCfg, output: Path) -> list[PlannedRun]:
     return runs
 
 
-def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+def run_sweep(
+    cfg: SweepCfg, output: Path, say: Callable[[str], None] = print, ray: RayCfg | None = None
+) -> dict[str, Any]:
     """Train and score what is missing.
 
     Args:
         cfg: What is compared.
         output: Folder of all runs.
         say: Called with a line before each step.
+        ray: Side by side on Ray; None for one after the other.
 
     Returns:
         See :func:`collect`.
@@ -102,7 +106,11 @@ def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -
     require_one_process()
     hold_plan(cfg, output)
     suite = ("--suite", cfg.suite) if cfg.suite else ()
-    train_and_score(planned_runs(cfg, output), ("--episodes", str(cfg.episodes), *suite), say)
+    runs, score = planned_runs(cfg, output.resolve()), ("--episodes", str(cfg.episodes), *suite)
+    if ray is None:
+        train_and_score(runs, score, say)
+    else:
+        train_and_score_on_ray(runs, score, ray, say)
     return collect(cfg, output)
 
 

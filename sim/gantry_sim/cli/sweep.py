@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, or scripted")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where all runs go")
+    add = parser.add_argument_group("side by side, with the extra 'ray'").add_argument
+    text = "run them on Ray: local for this machine's cores, or the address of a cluster such as auto"
+    add("--ray", nargs="?", const="local", metavar="ADDRESS", help=text)
+    add("--cpus", type=float, default=1.0, metavar="N", help="cores of a run on Ray (default: 1)")
+    add("--gpus", type=float, default=0.0, metavar="N", help="GPUs of a run on Ray (default: 0)")
     add_set_option(parser)
     add_json_option(parser)
 
@@ -43,6 +49,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     choose("task", args.task, task_names())  # A mistyped name is answered before the learning libraries are loaded.
     from gantry_hardware.errors import UnknownNameError
     from gantry_sim.benchmarks.comparison import compare
+    from gantry_sim.benchmarks.ray_runs import RayCfg
     from gantry_sim.benchmarks.sweep import SweepCfg, run_sweep, sweep_lines, sweep_page, variants
     from gantry_sim.tasks.registry import find_task
 
@@ -60,8 +67,9 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     )
     for changes in variants(cfg).values():
         changed(task.preset("cpu"), changes)  # a typo is found now and not in the third run
-    output = args.output
-    return compare(output, lambda: run_sweep(cfg, output), sweep_lines, lambda found: sweep_page(cfg, output, found))
+    output, ray = args.output, None if args.ray is None else RayCfg(args.ray, args.cpus, args.gpus)
+    run = partial(run_sweep, cfg, output, ray=ray)
+    return compare(output, run, sweep_lines, lambda found: sweep_page(cfg, output, found))
 
 
 COMMAND = Command(
@@ -71,5 +79,6 @@ COMMAND = Command(
     run=_run,
     epilog="""examples:
   gantry sweep ame2-go2 --teacher scripted --vary learner.network=ame2,ame1,scan_mlp --suite ame2 --output runs/encoders
+  gantry sweep velocity-flat-go2 --seeds 1,2,3,4 --ray --output runs/seeds
   gantry sweep velocity-flat-go2 --vary learner.gamma=0.97,0.99 --set learner.total_steps=1000000 --output runs/g""",
 )
