@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.log import TrainingLog
@@ -73,7 +73,7 @@ class Trainer(ABC):
         GantryError: If a launcher has started several processes.
     """
 
-    unit: ClassVar[str] = "step"
+    unit: str = "step"
     """Unit of :attr:`done` and :attr:`total`."""
 
     def __init__(self, run_dir: Path | None, save_every_s: float) -> None:
