@@ -197,18 +197,22 @@ def make_actor(
         width: Numbers of a token.
 
     Raises:
-        GantryError: If a clone is missing, too many, or plans otherwise.
+        GantryError: If a clone is missing, out of place, or plans otherwise.
     """
     if cfg.chunk_steps:
-        return PlanActor(_fitting(cfg, clone), cfg.n_step)
+        return PlanActor(require_clone(cfg, clone), cfg.n_step)
     if clone is not None:
         raise GantryError("learner.agent.chunk_steps is 0, but there is a clone that plans chunks; expected none.")
     kind = {"sac": GaussianActor, "td3": DeterministicActor}[cfg.actor.kind]
     return kind(cfg.actor, state_size, action_size, tokens, width)
 
 
-def _fitting(cfg: LearnerCfg, clone: BcPolicy | None) -> BcPolicy:
-    """The clone, if it can be learned further."""
+def require_clone(cfg: LearnerCfg, clone: BcPolicy | None) -> BcPolicy:
+    """The clone, if a learner of this configuration can learn it further.
+
+    Raises:
+        GantryError: With what it has and what is expected.
+    """
     if clone is None:
         raise GantryError(f"learner.agent.chunk_steps is {cfg.chunk_steps}, which needs a clone to begin with.")
     if clone.cfg.chunk_steps != cfg.chunk_steps:

@@ -312,8 +312,8 @@ class OffPolicyCfg:
     scale_actions: bool = True
     """Scale actions to the demonstrated range, widened by ``action_scale``; the environment's own range if not."""
     eval_every_steps: int = 10_000
-    """Environment steps, or updates where nothing is collected, between evaluations, of which the first comes before any
-    learning; 0 for none."""
+    """Environment steps, or updates where nothing is collected, between evaluations, of which the first comes before
+    any learning; 0 for none."""
     eval_episodes: int = 50
     """Episodes of an evaluation."""
     log_every_steps: int = 1_000
@@ -325,7 +325,16 @@ class OffPolicyCfg:
 
     def __post_init__(self) -> None:
         _at_least("learner", self, 1, "capacity", "eval_episodes", "log_every_steps")
-        _at_least("learner", self, 0, "total_steps", "warmup_steps", "critic_warmup_updates", "pretrain_updates", "eval_every_steps")
+        _at_least(
+            "learner",
+            self,
+            0,
+            "total_steps",
+            "warmup_steps",
+            "critic_warmup_updates",
+            "pretrain_updates",
+            "eval_every_steps",
+        )
         _not_negative("learner", self, "updates_per_step", "warmup_noise", "clone_weight", "save_every_s")
         _known("learner.warmup", self.warmup, WARMUPS)
         if self.is_offline and not self.pretrain_updates:

@@ -51,7 +51,8 @@ class Learner:
         clone: Policy that plans chunks and is learned further; with ``chunk_steps`` alone.
 
     Raises:
-        GantryError: If there is no ``state`` among the observations, or a clone is missing, too many, or of other sizes.
+        GantryError: If there is no ``state`` among the observations, or a clone is missing, out of place, or plans
+            otherwise.
     """
 
     def __init__(

@@ -272,7 +272,7 @@ class OffPolicyTrainer(Trainer):
             metrics = self._learn(lambda demos=demos: self.learner.pretrain(demos, cfg.clone_weight))
             counters.pretrained += 1
             yield self._told("pretrain", metrics, counters.pretrained - 1, counters.pretrained)
-        yield from self._evaluations("warmup")
+        yield from self._evaluations("pretrain" if cfg.is_offline else "warmup")
         while steps.env_steps < min(cfg.warmup_steps, cfg.total_steps):
             before = steps.env_steps
             steps.step(cfg.warmup, cfg.warmup_noise)

@@ -38,7 +38,7 @@ class Batch:
     is_real: Tensor | None = None
     """``(B, T)`` bool: which steps of a chunk belong to the episode; None for single actions."""
     to_go: Tensor | None = None
-    """``(B,)``: rewards from the first step to the recorded end, discounted; minus infinity where nothing recorded them.
+    """``(B,)``: rewards from the first step to the recorded end, discounted; minus infinity where they are not known.
     None for single actions."""
 
 

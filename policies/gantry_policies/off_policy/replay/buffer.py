@@ -307,7 +307,9 @@ class ReplayBuffer:
         """
         with _reading(path), np.load(path, allow_pickle=False) as file:
             size = [int(number) for number in file["slots"]]
-            names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows if key not in _UNKNOWN}
+            names = {f"frame:{key}" for key in self._frames} | {
+                f"row:{key}" for key in self._rows if key not in _UNKNOWN
+            }
             if size != [self.slots, self.num_envs] or not names <= set(file.files):
                 here = f"{self.slots} frames of {self.num_envs} environments with {sorted(names)}"
                 raise ReplayError(f"{path} has {size[0]} frames of {size[1]} with {sorted(file.files)}; here: {here}.")
