@@ -1,6 +1,7 @@
 """A policy's own rollouts, and a clone learned further from them, by the real commands."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ def test_rollouts_with_failures_are_learned_from_and_the_bundle_plans_as_the_clo
     assert not any(frame["complementary_info.is_demo"].any() for frame in frames)
     assert not all(frame["next.success"].any() for frame in frames)  # A clone of 20 updates fails, and is kept.
     assert gantry("collect", LIFT, "--policy", made.bc, "--episodes", 4, *SHORT, "--output", "rollouts") == 0
-    words = ["train", LIFT, "--algo", "co-rft", "--demos", "rollouts", "--base", made.bc, "--run-dir", "run"]
+    shutil.copytree(made.bc, tmp_path / "bc")
+    words = ["train", LIFT, "--algo", "co-rft", "--demos", "rollouts", "--base", "bc", "--run-dir", "run"]
     short = sets((*TINY, "env.episode_s=1.0"))
     assert gantry(*words, "--steps", 8, "--episodes", 2, "--json", "learner.json", *short) == 0
     result = json.loads((tmp_path / "learner.json").read_text())
@@ -43,6 +45,8 @@ def test_rollouts_with_failures_are_learned_from_and_the_bundle_plans_as_the_clo
     assert (chunk.steps, chunk.execute, chunk.residual) == (4, 3, False)
     gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.1, "--perturbations", "none")
     assert "pass  episodes" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "bc")
+    shutil.rmtree(tmp_path / "rollouts")
     assert gantry("train", "--resume", "run", "--steps", 12, "--episodes", 0, "--no-export") == 0
     assert load_newest(tmp_path / "run" / "checkpoints")[1]["counters"]["pretrained"] == 12
 

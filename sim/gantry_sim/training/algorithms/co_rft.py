@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gantry_deploy.bundle.locate import is_run
 from gantry_deploy.contract.policy_contract import ChunkSpec
 from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
 from gantry_policies.common.checkpoint import load_newest
@@ -36,11 +37,14 @@ def preset(task: Task) -> Preset:
 def check(run: RunCfg) -> None:
     """Refuse a clone that cannot be learned further, before anything is written.
 
+    A run that is resumed has a copy of its own, and the clone need not be where it was.
+
     Raises:
         GantryError: With what the clone has and what is expected.
     """
     check_replay(run)
-    require_clone(run.preset.learner.agent, open_base(Path(run.base), run))
+    if is_run(Path(run.base)):
+        require_clone(run.preset.learner.agent, open_base(Path(run.base), run))
 
 
 def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
