@@ -21,7 +21,7 @@ class Features:
     tokens: Tensor | None = None
     """``(B, t, w)``: places of all cameras' images, w numbers each; None without cameras."""
     obs: Observation | None = None
-    """What they are of, ``(B, ...)`` by key, for an actor with eyes and scalers of its own; None for others."""
+    """Observations that they are of, ``(B, ...)`` by key, for an actor with its own scalers; None for others."""
 
     def detached(self) -> Features:
         """The same for a loss that must not train the encoder."""
