@@ -70,7 +70,7 @@ def _trained(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
     method, run = METHODS[name], args.folder / f"{name}-{seed}"
     result = run / "result.json"
     if not result.is_file():
-        command = [sys.executable, "-m", "gantry_deploy", "train"]
+        command = [sys.executable, "-m", "gantry_deploy.cli.main", "train"]
         if (run / "config.json").is_file():
             command += ["--resume", str(run)]
         else:
@@ -99,7 +99,7 @@ def rollouts(args: argparse.Namespace, seed: int) -> Path:
     env = read_run(args.teacher).preset.env
     episodes = max(1, int(args.steps / (env.episode_s * env.rate_hz)))
     folder = args.folder / f"rollouts-{seed}"
-    command = [sys.executable, "-m", "gantry_deploy", "collect", args.task, "--policy", str(args.teacher)]
+    command = [sys.executable, "-m", "gantry_deploy.cli.main", "collect", args.task, "--policy", str(args.teacher)]
     command += ["--episodes", str(episodes), "--seed", str(seed), "--envs", "64", "--output", str(folder)]
     if code := subprocess.run(command, check=False).returncode:
         raise SystemExit(f"Rollouts in {folder} ended with {code}.")
