@@ -2,11 +2,13 @@
 
 For each method and seed a training of its own, in a folder that is kept and continued after an interruption:
 
-    python scripts/measure/distillation.py --task yam-tell-push --teacher runs/teacher --demos demos --folder runs/rpd
+    python scripts/measure/distillation.py --task yam-tell-push --teacher runs/teacher --folder runs/rpd
 
 The teacher is the run folder of a cloned policy (``gantry train TASK --preset bc --demos DEMOS``). Success while
 learning is that of sampled actions over the newest episodes; at the end the deterministic policy is scored on held-out
-ones. The table tells both, and the samples after which a method has reached what PPO alone reaches at its end.
+ones. The table tells both, and the samples after which a method has reached what PPO alone reaches at its end. There is
+no success while learning of ``co-rft``, which learns from rollouts of the teacher; together they are no longer than the
+samples of the others.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ class Method:
     """Changes to it, as ``gantry train --set`` takes them."""
     needs: str = "teacher"
     """Option that names what it learns from: ``teacher``, ``base`` or empty."""
+    offline: bool = False
+    """Whether it learns from recorded rollouts of the teacher, and tries nothing."""
 
 
 METHODS = {
@@ -41,8 +45,10 @@ METHODS = {
     "reverse-kl": Method("reverse-kl"),
     "dagger-ppo": Method("dagger-ppo"),
     "residual": Method("resfit", ("env.reward=dense",), needs="base"),
+    "rpd-plans": Method("rpd", ("learner.guide.plan_steps=8",)),
+    "co-rft": Method("co-rft", needs="base", offline=True),
 }
-"""Methods by name; the teacher of ``residual`` is its frozen base."""
+"""Methods by name; the teacher of ``residual`` is its frozen base, that of ``co-rft`` made the rollouts."""
 
 
 def main() -> int:
@@ -64,12 +70,12 @@ def _trained(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
     method, run = METHODS[name], args.folder / f"{name}-{seed}"
     result = run / "result.json"
     if not result.is_file():
-        command = [sys.executable, "-m", "gantry_deploy", "train"]
+        command = [sys.executable, "-m", "gantry_deploy.cli.main", "train"]
         if (run / "config.json").is_file():
             command += ["--resume", str(run)]
         else:
             command += [args.task, "--preset", method.preset, "--seed", str(seed), "--run-dir", str(run)]
-            command += ["--steps", str(args.steps)]
+            command += ["--demos", str(rollouts(args, seed))] if method.offline else ["--steps", str(args.steps)]
             for change in method.changes:
                 command += ["--set", change]
             if method.needs:
@@ -80,6 +86,24 @@ def _trained(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
         score = json.loads((run / "evaluation.json").read_text())
         result.write_text(json.dumps({"success": find(score, "success_rate")}))
     return {**json.loads(result.read_text()), "curve": curve(run)}
+
+
+def rollouts(args: argparse.Namespace, seed: int) -> Path:
+    """Dataset of as many episodes of the teacher as surely fit into the samples of the other methods.
+
+    Raises:
+        SystemExit: If they cannot be recorded.
+    """
+    from gantry_sim.training.run_folder import read_run
+
+    env = read_run(args.teacher).preset.env
+    episodes = max(1, int(args.steps / (env.episode_s * env.rate_hz)))
+    folder = args.folder / f"rollouts-{seed}"
+    command = [sys.executable, "-m", "gantry_deploy.cli.main", "collect", args.task, "--policy", str(args.teacher)]
+    command += ["--episodes", str(episodes), "--seed", str(seed), "--envs", "64", "--output", str(folder)]
+    if code := subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"Rollouts in {folder} ended with {code}.")
+    return folder
 
 
 def find(value: Any, name: str) -> float:

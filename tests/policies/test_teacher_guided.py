@@ -17,6 +17,7 @@ from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.guidance import ImitationCfg
+from gantry_policies.on_policy.plan_teacher import WholePlans
 from gantry_policies.on_policy.teacher_guided import DaggerBuffer, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
@@ -398,3 +399,31 @@ def test_a_teacher_of_the_present_alone_may_leave_rows_out(make):
     assert teacher.asked == 10  # once in every step, and not again while learning
     assert math.isfinite(report.metrics["loss_imitation"])
     assert runner.alg._known.any(dim=1).tolist() == [False, True] * 5
+
+
+def test_whole_plans_of_a_teacher_guide_until_an_episode_ends(make):
+    class Plans:
+        asked = 0
+
+        def plans(self, observations):
+            self.asked += 1
+            return (-observations["teacher"])[:, None].expand(-1, 4, -1) * torch.tensor([1.0, 0.5, 0.25, 0.125])[
+                :, None
+            ]
+
+    planner = Plans()
+    guide = ImitationCfg(action_weight=1.0, embedding_weight=0.0, imitation_iterations=0)
+    runner = make(teacher=WholePlans(planner, 4, 2), guide=guide, steps_per_env=30, total_steps=240)
+    report = next(runner.work())
+    assert planner.asked == 8
+    assert math.isfinite(report.metrics["loss_imitation"])
+    alg, dones = runner.alg, runner.alg.storage.dones.squeeze(-1).bool()
+    seen = alg.storage.observations["teacher"]
+    inside = 0
+    for step in range(30):
+        begin = step - step % 4
+        ended = dones[begin:step].any(0)
+        assert alg._known[step].equal(~ended)
+        assert torch.allclose(alg._answers[step], -seen[begin] * 0.5 ** (step - begin))
+        inside += int(ended.sum())
+    assert inside > 0

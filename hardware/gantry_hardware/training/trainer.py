@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.launcher import require_one_process
@@ -75,7 +75,7 @@ class Trainer(ABC):
         GantryError: If a launcher has started several processes, and they do not learn together.
     """
 
-    unit: ClassVar[str] = "step"
+    unit: str = "step"
     """Unit of :attr:`done` and :attr:`total`."""
 
     def __init__(self, run_dir: Path | None, save_every_s: float, processes: int = 1, *, writes: bool = True) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch import distributed as dist
 
 from gantry_hardware.errors import GantryError
@@ -112,13 +112,28 @@ def gathered(rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def share_first_(tensors: Sequence[Tensor]) -> None:
-    """Replace tensors of any shapes by those of the first process, in place."""
+def share_first_(tensors: Sequence[Tensor], *modules: nn.Module) -> None:
+    """Replace tensors of any shapes, and the parameters and buffers of modules, by those of the first process."""
     if count() == 1:
         return
+    held = [value for module in modules for value in module.state_dict().values()]
     with torch.no_grad():
-        for values in tensors:
+        for values in (*tensors, *held):
             dist.broadcast(values, 0)
+
+
+def draw_apart(seed: int, *generators: torch.Generator) -> None:
+    """Let all but the first process draw otherwise from here on, after a state that was the first one's.
+
+    Args:
+        seed: Grows with the training, so that no two continuations draw the same.
+        generators: Generators beside torch's own.
+    """
+    if is_first():
+        return
+    torch.manual_seed(seed + rank())
+    for generator in generators:
+        generator.manual_seed(seed + rank())
 
 
 def any_of(flag: bool) -> bool:

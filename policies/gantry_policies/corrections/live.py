@@ -19,6 +19,7 @@ from gantry_deploy.policy.live_policy import ACTION, DISAGREEMENT, NOISE
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, OBSERVATION
 from gantry_mapping.learn.export import to_onnx
 from gantry_policies.common.batched_env import STATE
+from gantry_policies.off_policy.actors import Actor
 from gantry_policies.off_policy.learner import Learner
 
 
@@ -33,6 +34,7 @@ class LiveModule(nn.Module):
 
     def __init__(self, learner: Learner) -> None:
         super().__init__()
+        assert isinstance(learner.actor, Actor)  # Plans of several actions are no part of sessions.
         self.encoder, self.actor = copy.deepcopy(learner.encoder), copy.deepcopy(learner.actor)
         self.critic, self.gripper = copy.deepcopy(learner.critic), copy.deepcopy(learner.gripper)
         self.state_scaler = copy.deepcopy(learner.state_scaler)

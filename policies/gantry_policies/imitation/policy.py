@@ -73,10 +73,13 @@ class BcPolicy(nn.Module):
         Args:
             obs: ``(B, ...)`` by key, as the environment gives it.
         """
-        planned = self.network({**obs, STATE: self.state_scaler(obs[STATE])})
-        action = planned * self.action_scaler.std + self.action_scaler.mean
-        limit = self.cfg.action_limit
+        action, limit = self.unlimited(obs), self.cfg.action_limit
         return action if limit is None else action.clamp(-limit, limit)
+
+    def unlimited(self, obs: Observation) -> Tensor:
+        """``(B, T, n)``: the same before the limit, for a gradient that must pass it."""
+        planned = self.network({**obs, STATE: self.state_scaler(obs[STATE])})
+        return planned * self.action_scaler.std + self.action_scaler.mean
 
     def losses(self, chunks: Chunks) -> dict[str, Tensor]:
         """Scalars: ``l1``, the mean absolute error of real steps in units of the actions' standard deviations, of a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 
@@ -73,6 +73,10 @@ class CriticCfg:
     """A name of :data:`TRUNKS`; of no effect without cameras."""
     trunk_size: int = 64
     """Numbers that a trunk gives."""
+    conservative_weight: float = 0.0
+    """Weight of keeping what was never tried from being overrated (Cal-QL, arXiv 2303.05479): values of the policy's
+    own actions are pressed down as far as the rewards that were really earned, those of recorded ones lifted. For
+    recorded chunks alone."""
 
     def __post_init__(self) -> None:
         _at_least("learner.agent.critic", self, 1, "heads", "target_heads", "trunk_size")
@@ -83,7 +87,7 @@ class CriticCfg:
             )
         _widths("learner.agent.critic", self.hidden)
         _positive("learner.agent.critic", self, "learning_rate", "tau")
-        _not_negative("learner.agent.critic", self, "weight_decay")
+        _not_negative("learner.agent.critic", self, "weight_decay", "conservative_weight")
         _known("learner.agent.critic.loss", self.loss, CRITIC_LOSSES)
         _known("learner.agent.critic.trunk", self.trunk, TRUNKS)
         if self.target_range is not None and not self.target_range[0] < self.target_range[1]:
@@ -230,7 +234,11 @@ class LearnerCfg:
     gamma: float = 0.99
     """Discount of a control step."""
     n_step: int = 3
-    """Rewards summed into a target before the critic is asked."""
+    """Rewards summed into a target before the critic is asked; of a policy that plans chunks, the steps of a plan that
+    are executed and valued together."""
+    chunk_steps: int = 0
+    """T, actions that the policy plans at once, as the clone does that it begins with (CO-RFT, arXiv 2508.02219); 0 for
+    a policy of single actions."""
     batch_size: int = 256
     """Transitions of an update."""
     demo_fraction: float = 0.5
@@ -245,11 +253,36 @@ class LearnerCfg:
     def __post_init__(self) -> None:
         _at_least("learner.agent", self, 1, "n_step", "batch_size", "critic_updates")
         _positive("learner.agent", self, "max_grad_norm")
+        self._require_chunks()
         if self.gripper.places and self.actor.residual:
             raise GantryError("learner.agent.gripper.places are set, expected none where a base moves the gripper.")
         for name in ("gamma", "demo_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise GantryError(f"learner.agent.{name} is {getattr(self, name)}, expected a number from 0 to 1.")
+
+    def _require_chunks(self) -> None:
+        """Refuse what does not go with plans of several actions, and what goes with them alone."""
+        if not self.chunk_steps:
+            if self.critic.conservative_weight:
+                raise GantryError(
+                    f"learner.agent.critic.conservative_weight is {self.critic.conservative_weight}, expected 0 with "
+                    "learner.agent.chunk_steps 0."
+                )
+            return
+        if not 1 <= self.n_step <= self.chunk_steps:
+            raise GantryError(
+                f"learner.agent.n_step is {self.n_step}, expected at most learner.agent.chunk_steps {self.chunk_steps}."
+            )
+        for name, found, expected in (
+            ("actor.kind", self.actor.kind, "td3"),
+            ("actor.residual", self.actor.residual, False),
+            ("gripper.places", self.gripper.places, ()),
+            ("teaching.mode", self.teaching.mode, "none"),
+        ):
+            if found != expected:
+                raise GantryError(
+                    f"learner.agent.{name} is {found!r}, expected {expected!r} for a policy that plans chunks."
+                )
 
 
 @dataclass(frozen=True)
@@ -259,7 +292,7 @@ class OffPolicyCfg:
     agent: LearnerCfg
     """Networks, targets and samples of an update."""
     total_steps: int = 100_000
-    """Environment steps of all environments together, warm-up included."""
+    """Environment steps of all environments together, warm-up included; 0 learns from recorded episodes alone."""
     updates_per_step: float = 1.0
     """Critic updates per environment step (UTD)."""
     capacity: int = 200_000
@@ -273,13 +306,14 @@ class OffPolicyCfg:
     critic_warmup_updates: int = 0
     """Critic updates before the actor's first, with the actor as it is and targets without noise."""
     pretrain_updates: int = 0
-    """Updates of actor and critic on demonstrations alone, before anything is collected."""
+    """Updates of actor and critic on demonstrations or other recorded episodes, before anything is collected."""
     clone_weight: float = 1.0
     """Weight of cloning the demonstrated action against the normalised value, in these updates only."""
     scale_actions: bool = True
     """Scale actions to the demonstrated range, widened by ``action_scale``; the environment's own range if not."""
     eval_every_steps: int = 10_000
-    """Environment steps between evaluations, of which the first comes before any learning; 0 for none."""
+    """Environment steps, or updates where nothing is collected, between evaluations, of which the first comes before
+    any learning; 0 for none."""
     eval_episodes: int = 50
     """Episodes of an evaluation."""
     log_every_steps: int = 1_000
@@ -290,10 +324,36 @@ class OffPolicyCfg:
     """Of networks, samples and noise."""
 
     def __post_init__(self) -> None:
-        _at_least("learner", self, 1, "total_steps", "capacity", "eval_episodes", "log_every_steps")
-        _at_least("learner", self, 0, "warmup_steps", "critic_warmup_updates", "pretrain_updates", "eval_every_steps")
+        _at_least("learner", self, 1, "capacity", "eval_episodes", "log_every_steps")
+        _at_least(
+            "learner",
+            self,
+            0,
+            "total_steps",
+            "warmup_steps",
+            "critic_warmup_updates",
+            "pretrain_updates",
+            "eval_every_steps",
+        )
         _not_negative("learner", self, "updates_per_step", "warmup_noise", "clone_weight", "save_every_s")
         _known("learner.warmup", self.warmup, WARMUPS)
+        if self.is_offline and not self.pretrain_updates:
+            raise GantryError("learner.total_steps and learner.pretrain_updates are 0, expected one of them above.")
+        if self.agent.chunk_steps and (not self.is_offline or self.scale_actions):
+            raise GantryError(
+                f"learner.total_steps is {self.total_steps} and learner.scale_actions {self.scale_actions}, expected 0 "
+                "and false for a policy that plans chunks: it learns from recorded episodes alone."
+            )
+
+    def share_of(self, count: int) -> OffPolicyCfg:
+        """Settings of one of several processes: those in control steps of all environments, divided by their number."""
+        names = ("total_steps", "warmup_steps", "log_every_steps")
+        return replace(self, **{name: -(-getattr(self, name) // count) for name in names})
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether nothing is collected."""
+        return self.total_steps == 0
 
 
 def _known(field_name: str, name: str, names: tuple[str, ...]) -> None:

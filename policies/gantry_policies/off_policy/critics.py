@@ -191,6 +191,20 @@ def critic_loss(values: Tensor, target: Tensor, kind: str) -> Tensor:
     return error.square().mean()
 
 
+def conservative_loss(recorded: Tensor, own: Tensor, to_go: Tensor) -> Tensor:
+    """Cal-QL's term (arXiv 2303.05479, equation 5.1) for a policy of one action: a scalar, in units of the reward.
+
+    What the policy would do is pressed down, and what was done lifted, unless the policy's value is below what was
+    earned from there on, which a value of a better policy cannot be.
+
+    Args:
+        recorded: ``(K, B)``, values of recorded actions.
+        own: ``(K, B)``, values of the policy's own.
+        to_go: ``(B,)``, rewards that were earned to the end, discounted; minus infinity for not known.
+    """
+    return torch.maximum(own, to_go).mean() - recorded.mean()
+
+
 def subset_of_heads(heads: int, count: int, generator: torch.Generator) -> Tensor | None:
     """``(count,)`` int64: different heads, drawn at random, on the generator's device; None where all are wanted."""
     if count >= heads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,12 @@ class Features:
     """``(B, s)``: standardised numbers."""
     tokens: Tensor | None = None
     """``(B, t, w)``: places of all cameras' images, w numbers each; None without cameras."""
+    obs: Observation | None = None
+    """Observations that they are of, ``(B, ...)`` by key, for an actor with its own scalers; None for others."""
 
     def detached(self) -> Features:
         """The same for a loss that must not train the encoder."""
-        return self if self.tokens is None else Features(self.state, self.tokens.detach())
+        return self if self.tokens is None else replace(self, tokens=self.tokens.detach())
 
 
 class Encoder(nn.Module):

@@ -1,9 +1,10 @@
-"""One off-policy learner, whose switches give SAC, TD3, RLPD, WSRL and residual learning over a frozen base."""
+"""One off-policy learner, whose switches give SAC, TD3, RLPD, WSRL, residual learning over a frozen base, and CO-RFT:
+plans of several actions that count as one."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,13 +14,16 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import load_weights
+from gantry_policies.common.descent import Descent
 from gantry_policies.common.products import fast_products
-from gantry_policies.off_policy.actors import ActorOutput, DeterministicActor, GaussianActor, Noise
+from gantry_policies.imitation.policy import BcPolicy
+from gantry_policies.off_policy.actors import ActorOutput, Noise, PlanActor, make_actor
 from gantry_policies.off_policy.augment import shifted
 from gantry_policies.off_policy.config import LearnerCfg
 from gantry_policies.off_policy.critics import (
     Critic,
     GripperCritic,
+    conservative_loss,
     critic_loss,
     heads_for_policy_loss,
     reduced,
@@ -45,9 +49,11 @@ class Learner:
         action_size: n.
         device: Where networks and batches are.
         seed: Of the networks' first weights, and of samples and noise from then on.
+        clone: Policy that plans chunks and is learned further; with ``chunk_steps`` alone.
 
     Raises:
-        GantryError: If there is no ``state`` among the observations.
+        GantryError: If there is no ``state`` among the observations, or a clone is missing, out of place, or plans
+            otherwise.
     """
 
     def __init__(
@@ -57,25 +63,27 @@ class Learner:
         action_size: int,
         device: str = "cpu",
         seed: int = 0,
+        clone: BcPolicy | None = None,
     ) -> None:
         if STATE not in obs_shapes:
             raise GantryError(f"Observations are {sorted(obs_shapes)}, expected one called '{STATE}' among them.")
         self.cfg = cfg
         self.device = device
         self.action_size = action_size
+        self.valued_size = action_size * (cfg.n_step if cfg.chunk_steps else 1)
+        """Numbers of what the critic values: an action, or the executed steps of a plan."""
         self.obs_shapes = dict(obs_shapes)
         (state_size,) = obs_shapes[STATE]
         self.action_scaler = ActionScaler(action_size).to(device)
         self.state_scaler = StateScaler(state_size).to(device)
-        kind = {"sac": GaussianActor, "td3": DeterministicActor}[cfg.actor.kind]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder = Encoder(obs_shapes, cfg.encoder).to(device)
             seen = (self.encoder.tokens, self.encoder.width)
             own_size = action_size - bool(cfg.gripper.places)  # A critic moves the gripper then.
-            self.actor, self.actor_target = (kind(cfg.actor, state_size, own_size, *seen).to(device) for _ in "12")
-            sizes = (state_size, action_size)
-            self.critic, self.critic_target = (Critic(cfg.critic, *sizes, *seen).to(device) for _ in "12")
+            own, valued = (clone, state_size, own_size, *seen), (state_size, self.valued_size, *seen)
+            self.actor, self.actor_target = (make_actor(cfg, *own).to(device) for _ in "12")
+            self.critic, self.critic_target = (Critic(cfg.critic, *valued).to(device) for _ in "12")
             self.gripper, self.gripper_target = (
                 GripperCritic(cfg.gripper, state_size, *seen).to(device) if cfg.gripper.places else None for _ in "12"
             )
@@ -86,27 +94,20 @@ class Learner:
                 network.requires_grad_(False)
         heat = cfg.actor.temperature
         self.log_temperature = torch.tensor(heat.initial, device=device).log().requires_grad_()
-        # Walking through modules for their parameters takes longer than some of the products, so it is done once.
-        self._parameters = {name: list(network.parameters()) for name, network in networks.items()}
-        self._optimizers = {
-            "actor": self._adam("actor", cfg.actor.learning_rate, cfg.actor.weight_decay),
-            "critic": self._adam("critic", cfg.critic.learning_rate, cfg.critic.weight_decay),
-            "temperature": torch.optim.Adam([self.log_temperature], heat.learning_rate),
-        }
+        self._descent = Descent(networks, cfg.max_grad_norm)
+        self._descent.learn("actor", cfg.actor.learning_rate, cfg.actor.weight_decay)
+        self._descent.learn("critic", cfg.critic.learning_rate, cfg.critic.weight_decay)
+        self._descent.optimizers["temperature"] = torch.optim.Adam([self.log_temperature], heat.learning_rate)
         if self.gripper is not None:
-            self._optimizers["gripper"] = self._adam("gripper", cfg.gripper.learning_rate, 0.0)
+            self._descent.learn("gripper", cfg.gripper.learning_rate)
         if self.encoder.keys:
-            self._optimizers["encoder"] = self._adam("encoder", cfg.encoder.learning_rate, cfg.critic.weight_decay)
-        self.generator = torch.Generator(device)
-        self.generator.manual_seed(seed)
-        self.critic_updates = 0
-        self.actor_updates = 0
+            self._descent.learn("encoder", cfg.encoder.learning_rate, cfg.critic.weight_decay)
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.critic_updates = self.actor_updates = 0
 
     def share_first(self) -> None:
         """Take networks, scalers and temperature of the first process."""
-        parts = [*self._networks().values(), self.action_scaler, self.state_scaler]
-        held = itertools.chain(*(part.state_dict().values() for part in parts))
-        processes.share_first_([self.log_temperature, *held])
+        processes.share_first_([self.log_temperature], *self._networks().values())
 
     @property
     def correction_scale(self) -> float:
@@ -123,7 +124,7 @@ class Learner:
     @property
     def ahead(self) -> Lookahead:
         """Look-ahead of samples."""
-        return Lookahead(self.cfg.n_step, self.cfg.gamma, self.cfg.timeout_is_terminal)
+        return Lookahead(self.cfg.n_step, self.cfg.gamma, self.cfg.timeout_is_terminal, self.cfg.chunk_steps)
 
     @torch.no_grad()
     def act(self, obs: Observation, base_action: Tensor | None = None, explore: bool = False) -> Tensor:
@@ -134,7 +135,7 @@ class Learner:
             base_action: ``(N, n)``: the base's scaled actions, for a residual actor.
             explore: Whether to try something out.
         """
-        features = self.encoder.features(self._prepared(obs, shift=False))
+        features = self._seen(obs, shift=False)
         base = self._base(base_action)
         if explore:
             noise = Noise(self.cfg.actor.explore_std, generator=self.generator)
@@ -178,7 +179,8 @@ class Learner:
         with fast_products():
             batch = self.draw(demos, None)
             features, metrics = self._update_critic(batch, smooth=True)
-            eyes = self.encoder.features(self._prepared(batch.obs, shift=True)) if self.encoder.keys else None
+            own_eyes = not self.encoder.keys or self.cfg.chunk_steps  # A clone has eyes of its own.
+            eyes = None if own_eyes else self._seen(batch.obs, shift=True)
             return metrics | self._update_actor(batch, features.detached(), clone_weight, eyes)
 
     def draw(self, replay: ReplayBuffer, demos: ReplayBuffer | None) -> Batch:
@@ -196,7 +198,7 @@ class Learner:
             smooth: Noise on a ``td3`` target action.
         """
         cfg = self.cfg
-        features = self.encoder.features(self._prepared(batch.next_obs, shift=True))
+        features = self._seen(batch.next_obs, shift=True)
         chosen = self._next_choice(features, self._base(batch.next_base_action), smooth)
         heads = subset_of_heads(cfg.critic.heads, cfg.critic.target_heads, self.generator)
         action = self.whole(features, chosen.action.clamp(-1.0, 1.0))
@@ -211,7 +213,7 @@ class Learner:
         return {
             "networks": {name: network.state_dict() for name, network in self._networks().items()},
             "log_temperature": self.log_temperature.detach().clone(),
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self._optimizers.items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self._descent.optimizers.items()},
             "generator": self.generator.get_state(),
             "critic_updates": self.critic_updates,
             "actor_updates": self.actor_updates,
@@ -225,7 +227,7 @@ class Learner:
         """
         try:
             load_weights(self._networks(), state["networks"])
-            for name, optimizer in self._optimizers.items():
+            for name, optimizer in self._descent.optimizers.items():
                 optimizer.load_state_dict(state["optimizers"][name])
         except (KeyError, RuntimeError, ValueError) as error:
             text = " ".join(str(error).split())
@@ -248,11 +250,12 @@ class Learner:
             "state_scaler": self.state_scaler,
         }
 
-    def _prepared(self, obs: Observation, shift: bool) -> Observation:
-        """Images shifted at random, if wanted, and the state standardised."""
+    def _seen(self, obs: Observation, shift: bool) -> Features:
+        """Features of images, shifted at random if wanted, and of the state standardised."""
         if shift and self.encoder.keys:
             obs = shifted(obs, self.cfg.encoder.shift_pixels, self.generator)
-        return {**obs, STATE: self.state_scaler(obs[STATE])}
+        features = self.encoder.features({**obs, STATE: self.state_scaler(obs[STATE])})
+        return replace(features, obs=obs) if self.cfg.chunk_steps else features
 
     def _base(self, base_action: Tensor | None) -> Tensor | None:
         if not self.cfg.actor.residual:
@@ -277,12 +280,14 @@ class Learner:
     def _update_critic(self, batch: Batch, smooth: bool, told: bool = True) -> tuple[Features, dict[str, Tensor]]:
         cfg = self.cfg
         target = self.targets(batch, smooth)
-        features = self.encoder.features(self._prepared(batch.obs, shift=True))
-        values = self.critic(features, batch.action)
+        features = self._seen(batch.obs, shift=True)
+        values = self.critic(features, batch.action[:, : self.valued_size])
         loss = critic_loss(values, target, cfg.critic.loss)
+        if cfg.critic.conservative_weight:
+            loss = loss + cfg.critic.conservative_weight * self._overrating(batch, features, values)
         trained = ("critic", "encoder") if self.encoder.keys else ("critic",)
-        norm = self._descend(loss, *trained)
-        self._follow("critic", cfg.critic.tau)
+        norm = self._descent.step(loss, *trained)
+        self._descent.follow("critic", cfg.critic.tau)
         self.critic_updates += 1
         gripper = {} if self.gripper is None else self._update_gripper(self.gripper, batch, features.detached())
         if not told:
@@ -297,18 +302,26 @@ class Learner:
             **gripper,
         }
 
+    def _overrating(self, batch: Batch, features: Features, values: Tensor) -> Tensor:
+        """Excess of the values of the policy's own plans over those ``(K, B)`` of recorded ones, a scalar."""
+        assert batch.to_go is not None
+        noise = Noise(self.cfg.actor.target_std, self.cfg.actor.target_std_clip, self.generator)
+        with torch.no_grad():
+            own = self.actor.sample(features, None, 1.0, noise).action
+        return conservative_loss(values, self.critic(features, own), batch.to_go)
+
     def _update_gripper(self, gripper: GripperCritic, batch: Batch, features: Features) -> dict[str, Tensor]:
         """One update of the critic that moves the gripper: the only one that sees penalties."""
         assert self.gripper_target is not None
         with torch.no_grad():
-            following = self.encoder.features(self._prepared(batch.next_obs, shift=True))
+            following = self._seen(batch.next_obs, shift=True)
             chosen = gripper(following).argmax(-1, keepdim=True)
             value = self.gripper_target(following).gather(1, chosen).squeeze(1)
             earned = batch.returns if batch.penalties is None else batch.returns + batch.penalties
             target = earned + batch.discount * value
         loss = gripper.loss(features, batch.action, target)
-        self._descend(loss, "gripper")
-        self._follow("gripper", self.cfg.gripper.tau)
+        self._descent.step(loss, "gripper")
+        self._descent.follow("gripper", self.cfg.gripper.tau)
         return {"gripper_loss": loss.detach()}
 
     def _update_actor(
@@ -330,15 +343,14 @@ class Learner:
             loss, taught = self._taught_loss(loss, batch, seen, base, value)
         else:
             # The value is divided by its own size, so that the weight means the same for every reward.
-            cloned = self._best(seen, base)
-            loss = loss / mean_size(value) + clone_weight * (cloned - batch.action).square().sum(-1).mean()
+            loss = loss / mean_size(value) + clone_weight * self._cloning_loss(seen, base, batch)
         if chosen.log_prob is not None:
             loss = loss + self.log_temperature.detach().exp() * chosen.log_prob.mean()
         if cfg.penalty:
             loss = loss + cfg.penalty * chosen.correction.square().mean()
-        norm = self._descend(loss, *(("actor",) if eyes is None else ("actor", "encoder")))
+        norm = self._descent.step(loss, *(("actor",) if eyes is None else ("actor", "encoder")))
         if cfg.kind == "td3":
-            self._follow("actor", cfg.tau)
+            self._descent.follow("actor", cfg.tau)
         self.actor_updates += 1
         metrics = {
             "actor_loss": loss.detach(),
@@ -347,6 +359,13 @@ class Learner:
             **taught,
         }
         return metrics if chosen.log_prob is None else metrics | self._update_temperature(chosen.log_prob.detach())
+
+    def _cloning_loss(self, features: Features, base: Tensor | None, batch: Batch) -> Tensor:
+        """Distance of the actor from what was recorded, a scalar, dimensionless."""
+        if isinstance(self.actor, PlanActor):
+            assert batch.is_real is not None
+            return self.actor.imitation_loss(features, batch.action, batch.is_real)
+        return (self._best(features, base) - batch.action).square().sum(-1).mean()
 
     def _taught_loss(
         self, loss: Tensor, batch: Batch, features: Features, base: Tensor | None, value: Tensor
@@ -377,27 +396,5 @@ class Learner:
             excess = entropy - cfg.entropy_per_action * size
             self.log_temperature.grad = excess.detach().clone()  # of log_temperature * excess
             processes.average_([self.log_temperature.grad])
-            self._optimizers["temperature"].step()
+            self._descent.optimizers["temperature"].step()
         return {"entropy": entropy, "temperature": self.log_temperature.detach().exp()}
-
-    def _descend(self, loss: Tensor, *names: str) -> Tensor:
-        """One step of the named networks alone; returns the first one's gradient norm before clipping."""
-        groups = [self._parameters[name] for name in names]
-        gradients = iter(torch.autograd.grad(loss, [*itertools.chain(*groups)]))
-        norms = []
-        for name, group in zip(names, groups, strict=True):
-            for parameter in group:
-                parameter.grad = next(gradients)
-            processes.average_([parameter.grad for parameter in group if parameter.grad is not None])
-            norms.append(nn.utils.clip_grad_norm_(group, self.cfg.max_grad_norm, foreach=True))
-            self._optimizers[name].step()
-        return norms[0]
-
-    @torch.no_grad()
-    def _follow(self, name: str, tau: float) -> None:
-        """Move a target toward its network by a share of the way."""
-        for target, online in zip(self._parameters[f"{name}_target"], self._parameters[name], strict=True):
-            target.lerp_(online, tau)
-
-    def _adam(self, name: str, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self._parameters[name], learning_rate, weight_decay=weight_decay, fused=True)

@@ -81,6 +81,35 @@ def wsrl() -> OffPolicyCfg:
     )
 
 
+def co_rft() -> OffPolicyCfg:
+    """CO-RFT (arXiv 2508.02219) for a CPU: a clone that plans chunks, learned further from recorded episodes alone.
+
+    The steps of a plan that are executed are one action of the critic, its return is theirs, and it is held by Cal-QL;
+    the actor climbs its value (TD3) and is held to what was recorded by the loss that it was cloned with. The paper
+    publishes no numbers of these weights and rates: they are ours.
+    """
+    return OffPolicyCfg(
+        agent=LearnerCfg(
+            actor=ActorCfg(kind="td3", learning_rate=1e-4, target_std=0.1),
+            critic=CriticCfg(heads=CPU_HEADS, hidden=CPU_HIDDEN, conservative_weight=0.1),
+            gamma=0.99,
+            n_step=8,
+            chunk_steps=16,
+            demo_fraction=0.0,
+            critic_updates=1,
+        ),
+        total_steps=0,
+        capacity=4_000,
+        warmup="policy",
+        warmup_steps=0,
+        critic_warmup_updates=2_000,
+        pretrain_updates=8_000,
+        clone_weight=1.0,
+        scale_actions=False,
+        eval_every_steps=0,
+    )
+
+
 def resfit() -> OffPolicyCfg:
     """ResFiT (arXiv 2509.19301) for a CPU: a residual over a frozen, chunked base.
 
@@ -264,6 +293,7 @@ PRESETS = {
     "sac": sac,
     "rlpd": rlpd,
     "wsrl": wsrl,
+    "co_rft": co_rft,
     "hil_serl": hil_serl,
     "hil_weighted": hil_weighted,
     "clone": clone,

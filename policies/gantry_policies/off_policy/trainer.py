@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -16,9 +16,11 @@ from gantry_hardware.training.trainer import Report, Trainer, TrainingError
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import UnusableCheckpointError, all_finite, random_state, restore_random_state
-from gantry_policies.common.evaluation import Evaluation, StoppedError, evaluate
+from gantry_policies.common.evaluation import ActingPolicy, Evaluation, StoppedError, evaluate
 from gantry_policies.common.memory import OutOfMemoryError
 from gantry_policies.corrections.person import Person
+from gantry_policies.imitation.policy import BcPolicy, make_base
+from gantry_policies.off_policy.actors import PlanActor
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting import Collector, Resumable
 from gantry_policies.off_policy.config import OffPolicyCfg
@@ -59,12 +61,6 @@ class Counters:
     """Environment steps at which the next evaluation is due."""
 
 
-def _own_share(cfg: OffPolicyCfg, count: int) -> OffPolicyCfg:
-    """Settings of one of several processes: those in steps of all environments, divided by their number."""
-    names = ("total_steps", "warmup_steps", "eval_every_steps", "log_every_steps")
-    return replace(cfg, **{name: -(-getattr(cfg, name) // count) for name in names})
-
-
 class OffPolicyTrainer(Trainer):
     """Trains a fresh learner in parallel environments.
 
@@ -78,6 +74,7 @@ class OffPolicyTrainer(Trainer):
         eval_env: What to evaluate in; ``env`` if None, whose episodes are then cut short by every evaluation.
         eval_base: The base of these environments; needed with ``eval_env`` if there is a base.
         person: Corrects the policy while it learns; not with a folder, since a person cannot be continued.
+        clone: Policy that plans chunks and is learned further from ``demos``, where the configuration says so.
         device: Of the learner and its buffers.
         learn_threads: Threads of torch while learning.
 
@@ -97,6 +94,7 @@ class OffPolicyTrainer(Trainer):
         eval_env: BatchedEnv | None = None,
         eval_base: BasePolicy | None = None,
         person: Person | None = None,
+        clone: BcPolicy | None = None,
         device: str = "cpu",
         learn_threads: int = 1,
     ) -> None:
@@ -105,9 +103,11 @@ class OffPolicyTrainer(Trainer):
             raise GantryError("A training with a person beside it keeps no checkpoints; leave out its folder.")
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         env.keep_final_obs = True
-        self.cfg = cfg = _own_share(cfg, processes.count())
+        self.cfg = cfg = cfg.share_of(processes.count())
+        if cfg.is_offline:
+            self.unit = "update"
         residual = cfg.agent.actor.residual
-        self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed)
+        self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed, clone)
         self.learner.share_first()
         self.replay = ReplayBuffer(cfg.capacity, env.num_envs, env.obs_shapes, env.action_size, residual, device)
         self.demos: ReplayBuffer | None = None
@@ -121,20 +121,24 @@ class OffPolicyTrainer(Trainer):
         self._demonstrated, self._base, self._person = demos, base, person
         self._fingerprint = None if base is None else fingerprint(base, env.obs_shapes)
         self._eval_env = eval_env or env
-        self._policy = LearnedPolicy(self.learner, (eval_base if eval_env else base) if residual else None)
+        self._policy = self._acting((eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
         self._saver = None if self.run_dir is None else Saver(self.run_dir)
         self._saved = self._learned()
 
     @property
     def done(self) -> int:
-        """Control steps of all environments so far, those of all processes."""
-        return self.env_steps
+        """Control steps of all environments so far; updates where nothing is collected."""
+        if not self.cfg.is_offline:
+            return self.env_steps
+        return self.counters.critic_warmed + self.counters.pretrained
 
     @property
     def total(self) -> int:
-        """Control steps of the whole training."""
-        return self.cfg.total_steps * processes.count()
+        """Control steps of all processes, or updates, of the whole training."""
+        cfg = self.cfg
+        updates = cfg.critic_warmup_updates + cfg.pretrain_updates
+        return updates if cfg.is_offline else cfg.total_steps * processes.count()
 
     @property
     def env_steps(self) -> int:
@@ -146,7 +150,7 @@ class OffPolicyTrainer(Trainer):
         """Whether all phases are over, the last evaluation included."""
         cfg, counters, steps = self.cfg, self.counters, self.collector.env_steps
         learned = counters.pretrained >= cfg.pretrain_updates and counters.critic_warmed >= cfg.critic_warmup_updates
-        is_judged = not cfg.eval_every_steps or steps < counters.next_evaluation
+        is_judged = not cfg.eval_every_steps or self.done < counters.next_evaluation
         return counters.prepared and learned and steps >= cfg.total_steps and is_judged
 
     def work(self) -> Iterator[Report | None]:
@@ -168,6 +172,13 @@ class OffPolicyTrainer(Trainer):
             episodes: How many; as configured if None.
         """
         return self._evaluated(episodes or self.cfg.eval_episodes)
+
+    def _acting(self, base: BasePolicy | None) -> ActingPolicy:
+        """The policy as it learns, in the environments to evaluate in, on top of a base of theirs."""
+        actor, execute = self.learner.actor, self.cfg.agent.n_step
+        if isinstance(actor, PlanActor):
+            return make_base(actor.policy, self._eval_env.num_envs, execute=execute, device=self.learner.device)
+        return LearnedPolicy(self.learner, base)
 
     def _evaluated(self, episodes: int, is_stopped: Callable[[], bool] = lambda: False) -> Evaluation:
         try:
@@ -198,7 +209,7 @@ class OffPolicyTrainer(Trainer):
             "random": random_state(),
             "base": self._fingerprint,
         }
-        path = self._saver.save(self.collector.env_steps, state, self.replay, self.demos)
+        path = self._saver.save(self.done, state, self.replay, self.demos)
         self._saved = self._learned()
         return path
 
@@ -242,7 +253,7 @@ class OffPolicyTrainer(Trainer):
                 self._eval_env.restore_training_state(state["eval_env"])
             self._generator.set_state(state["warmup_generator"])
             restore_random_state(state["random"])
-            self._draw_apart()
+            processes.draw_apart(self.cfg.seed + self.collector.env_steps, self._generator, self.learner.generator)
         except OutOfMemoryError:
             raise
         except (GantryError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -251,26 +262,22 @@ class OffPolicyTrainer(Trainer):
         self._saved = self._learned()
         return path
 
-    def _draw_apart(self) -> None:
-        """Let processes go on by draws of their own from a state that is the first one's."""
-        if not processes.is_first():
-            seed = self.cfg.seed + processes.rank() + self.collector.env_steps
-            torch.manual_seed(seed)
-            for generator in (self._generator, self.learner.generator):
-                generator.manual_seed(seed)
-
     def _phases(self) -> Iterator[Report | None]:
         """The phases; yields after every piece of work, with numbers when they are due."""
         cfg, counters, steps = self.cfg, self.counters, self.collector
         if not counters.prepared:
             self._prepare()
+        if cfg.is_offline:
+            yield from self._critic_warmup(self.demos, None)
         while counters.pretrained < cfg.pretrain_updates:
+            if cfg.is_offline:
+                yield from self._evaluations("pretrain")
             assert self.demos is not None
             demos = self.demos
             metrics = self._learn(lambda demos=demos: self.learner.pretrain(demos, cfg.clone_weight))
             counters.pretrained += 1
             yield self._told("pretrain", metrics, counters.pretrained - 1, counters.pretrained)
-        yield from self._evaluations("warmup")
+        yield from self._evaluations("pretrain" if cfg.is_offline else "warmup")
         while steps.env_steps < min(cfg.warmup_steps, cfg.total_steps):
             before = steps.env_steps
             steps.step(cfg.warmup, cfg.warmup_noise)
@@ -279,10 +286,7 @@ class OffPolicyTrainer(Trainer):
             self.learner.state_scaler.fit(self.replay.stored(STATE))
             self.learner.share_first()
             counters.scaled = True
-        while counters.critic_warmed < cfg.critic_warmup_updates:
-            metrics = self._learn(lambda: self.learner.update_critic(self.replay, self.demos))
-            counters.critic_warmed += 1
-            yield self._told("critic_warmup", metrics, counters.critic_warmed - 1, counters.critic_warmed)
+        yield from self._critic_warmup(self.replay, self.demos)
         while True:
             # First in the loop, so that a training that was stopped before an evaluation continues with it.
             yield from self._evaluations("learn")
@@ -296,6 +300,15 @@ class OffPolicyTrainer(Trainer):
                 metrics = self._learn(lambda: self.learner.update(self.replay, self.demos))
                 counters.updates_due -= 1.0
             yield self._told("learn", metrics, before, steps.env_steps)
+
+    def _critic_warmup(self, replay: ReplayBuffer | None, demos: ReplayBuffer | None) -> Iterator[Report | None]:
+        """Updates of the critic alone, from two buffers."""
+        counters = self.counters
+        while counters.critic_warmed < self.cfg.critic_warmup_updates:
+            assert replay is not None
+            metrics = self._learn(lambda: self.learner.update_critic(replay, demos))
+            counters.critic_warmed += 1
+            yield self._told("critic_warmup", metrics, counters.critic_warmed - 1, counters.critic_warmed)
 
     def _prepare(self) -> None:
         cfg, demos = self.cfg, self._demonstrated
@@ -311,7 +324,8 @@ class OffPolicyTrainer(Trainer):
         learner, penalty = self.learner, self.cfg.agent.gripper.charge
         base = self._base if self.cfg.agent.actor.residual else None
         if self.taught is None:
-            return demo_buffer(self._demonstrated, learner.action_scaler, base, learner.device, penalty)
+            gamma = learner.cfg.gamma if learner.cfg.chunk_steps else None
+            return demo_buffer(self._demonstrated, learner.action_scaler, base, learner.device, penalty, gamma)
         add_demos(self.taught, self._demonstrated, learner.action_scaler, base, penalty)
         return self.taught
 
@@ -322,12 +336,12 @@ class OffPolicyTrainer(Trainer):
         return ReplayBuffer(room, env.num_envs, env.obs_shapes, env.action_size, residual, self.learner.device)
 
     def _evaluations(self, phase: str) -> Iterator[Report | None]:
-        counters, every = self.counters, self.cfg.eval_every_steps
-        steps = self.collector.env_steps
+        counters, every, steps = self.counters, self.cfg.eval_every_steps, self.done
         if not every or steps < counters.next_evaluation:
             return
         # A policy that has not learned since the first evaluation need not be looked at again.
-        due, learned = counters.next_evaluation, self.learner.actor_updates > self.cfg.pretrain_updates
+        before = 0 if self.cfg.is_offline else self.cfg.pretrain_updates
+        due, learned = counters.next_evaluation, self.learner.actor_updates > before
         counters.next_evaluation = (steps // every + 1) * every
         if (due != 0 and not learned) or not processes.is_first():
             return

@@ -52,10 +52,16 @@ class ImitationCfg:
     """While there is imitation alone, learn from samples of the last so many rollouts, as in DAgger, instead of the
     newest. A resumed training begins to remember anew."""
 
+    plan_steps: int = 1
+    """Steps of a teacher's plan that guide: 1 asks it in every step and takes the first action; more ask it once in so
+    many steps, and the steps between are compared with what it planned then. For teachers that plan alone."""
+
     required: bool = False
     """Refuse a training without a teacher, which would be another method under this one's name."""
 
     def __post_init__(self) -> None:
+        if self.plan_steps < 1:
+            raise GantryError(f"learner.guide.plan_steps is {self.plan_steps}, expected at least 1.")
         if self.aggregate_rollouts < 0:
             raise GantryError(f"learner.guide.aggregate_rollouts is {self.aggregate_rollouts}, expected >= 0.")
         if self.action_loss not in ACTION_LOSSES:

@@ -1,11 +1,14 @@
-"""Teacher that plans from pictures, state and words: asked once in every step of a rollout, and allowed to be away."""
+"""Teachers that plan: one from pictures, state and words that may be away, asked in every step of a rollout; and any
+of them by whole plans, asked once in some steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from tensordict import TensorDict
+from torch import Tensor
 
 from gantry_deploy.errors import PolicyServerError
 from gantry_hardware.errors import GantryError
@@ -54,33 +57,38 @@ class PlanTeacher:
         self._missed = 0
 
     def __call__(self, observations: TensorDict) -> Guidance:
-        """First actions (N, n) of its plans now; rows that were not answered are not known.
+        """First actions (N, n) of its plans now, see :meth:`plans`; rows that were not answered are not known."""
+        plans = self.plans(observations)
+        if plans is not None:
+            known = torch.ones(len(plans), dtype=torch.bool, device=plans.device)
+            return Guidance(plans[:, 0], known=known)
+        count, device = observations.batch_size[0], observations.device
+        known = torch.zeros(count, dtype=torch.bool, device=device)
+        return Guidance(torch.zeros(count, self._action_size, device=device), known=known)
+
+    def plans(self, observations: TensorDict) -> Tensor | None:
+        """Plans (N, T, n) of the present state, in the units of the student's actions; None without an answer.
 
         Args:
-            observations: Groups (N, ...) of the present state, of which the device and N are taken.
+            observations: Groups (N, ...) of the present state, of which the device is taken.
 
         Raises:
             PolicyServerError: If a server answers with something that cannot be trusted, or serves another policy.
             TeacherError: If question and teacher do not fit each other, or the plan makes no sense.
         """
-        count, device = observations.batch_size[0], observations.device
-        nothing = Guidance(
-            torch.zeros(count, self._action_size, device=device),
-            known=torch.zeros(count, dtype=torch.bool, device=device),
-        )
         if self.is_away:
-            return nothing
+            return None
         try:
             plan = self.timed.plan(self._show())
         except PolicyServerError as error:
             if error.reason not in PASSING:
                 raise
             self._note(error)
-            return nothing
+            return None
         if self._missed:
             self._told(f"The teacher answers again, after {self._missed} questions without an answer.")
         self._missed = 0
-        return Guidance(torch.as_tensor(plan[:, 0], device=device), known=~nothing.known)  # type: ignore[operator]
+        return torch.as_tensor(plan, device=observations.device)
 
     def _note(self, error: PolicyServerError) -> None:
         self._missed += 1
@@ -95,3 +103,80 @@ class PlanTeacher:
     def close(self) -> None:
         """Release the teacher."""
         self.timed.close()
+
+
+class Planning(Protocol):
+    """A teacher that plans several actions."""
+
+    def plans(self, observations: TensorDict) -> Tensor | None:
+        """Plans (N, T, n) for observation groups (N, ...), in the units of the student's actions; None without an
+        answer.
+        """
+        ...
+
+
+class WholePlans:
+    """Guidance by whole plans: a teacher is asked once in some steps, and its plan of then guides the steps between.
+
+    A student of single actions is thus compared with what the teacher would do without looking again, as it acts on a
+    robot, and is not held to the first action of ever new plans; and the teacher is asked as much less often. All
+    environments are asked about at once. Of one that begins an episode in between nothing is known until the next
+    question: the old plan was for another place. A question without an answer is asked again in the next step.
+
+    Args:
+        teacher: Plans.
+        every: Steps from a question to the next one, at most T.
+        action_size: Numbers of the student's action.
+    """
+
+    present_only = True
+
+    def __init__(self, teacher: Planning, every: int, action_size: int) -> None:
+        self.teacher = teacher
+        self.every = every
+        self._action_size = action_size
+        self._plans: Tensor | None = None
+        self._known: Tensor | None = None
+        self._age = 0
+
+    def __call__(self, observations: TensorDict) -> Guidance:
+        """Actions (N, n) that were planned for this step; rows without a plan are not known.
+
+        Args:
+            observations: Groups (N, ...) of the present state, of which one follows the other.
+
+        Raises:
+            GantryError: If a plan is shorter than the steps between questions, or what the teacher raises.
+        """
+        count, device = observations.batch_size[0], observations.device
+        if self._plans is None or self._age >= self.every:
+            self._age, self._plans = 0, self.teacher.plans(observations)
+            self._known = torch.ones(count, dtype=torch.bool, device=device)
+            if self._plans is not None:
+                require_covered(self.every, self._plans.shape[1])
+        if self._plans is None or self._known is None:
+            nothing = torch.zeros(count, self._action_size, device=device)
+            return Guidance(nothing, known=torch.zeros(count, dtype=torch.bool, device=device))
+        self._age += 1
+        return Guidance(self._plans[:, self._age - 1], known=self._known.clone())
+
+    def forget(self, ended: Tensor) -> None:
+        """Drop the plans of environments whose episodes have ended, (N,) bool."""
+        if self._known is not None:
+            self._known &= ~ended.to(self._known.device)
+
+
+def require_covered(every: int, horizon: int | None) -> None:
+    """Refuse plans that end before the next question.
+
+    Args:
+        every: Steps from a question to the next one.
+        horizon: Actions of a plan; None for not known.
+
+    Raises:
+        GantryError: With both.
+    """
+    if horizon is not None and every > horizon:
+        raise GantryError(
+            f"learner.guide.plan_steps is {every}, the teacher plans {horizon} actions; expected at most {horizon}."
+        )

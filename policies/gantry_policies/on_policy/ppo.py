@@ -123,8 +123,7 @@ class FewSamplePPO(PPO):
 
     def share_first(self) -> None:
         """Begin with the first process's parameters and buffers."""
-        for network in (self.actor, self.critic):
-            processes.share_first_([*network.parameters(), *network.buffers()])
+        processes.share_first_((), self.actor, self.critic)
 
     def process_env_step(self, obs: TensorDict, rewards: Tensor, dones: Tensor, extras: dict[str, Tensor]) -> None:
         """Store a step; normalisers learn the observations (N, ...) of all processes."""

@@ -19,6 +19,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
 from gantry_policies.on_policy.guidance import ImitationCfg, action_loss
+from gantry_policies.on_policy.plan_teacher import WholePlans
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
 from gantry_policies.on_policy.teacher_protocol import Guidance, Teacher
 
@@ -97,6 +98,12 @@ class TeacherGuidedPPO(FewSamplePPO):
         actions = actions.index_copy(0, rows, theirs)
         self.transition.actions = actions
         return actions
+
+    def process_env_step(self, obs: TensorDict, rewards: Tensor, dones: Tensor, extras: dict[str, Tensor]) -> None:
+        """Record a step (N, ...); plans of a teacher end with the episodes that they were made in."""
+        super().process_env_step(obs, rewards, dones, extras)
+        if isinstance(self.teacher, WholePlans):
+            self.teacher.forget(dones.bool())
 
     def update(self) -> dict[str, float]:
         """Ask the teacher about the stored rollout, and learn from both; means of the losses."""

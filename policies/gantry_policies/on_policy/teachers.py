@@ -115,7 +115,7 @@ class PolicyTeacher:
 
 
 class ClonedTeacher:
-    """A cloned policy as a teacher: the first action of the plan that it would make now.
+    """A cloned policy as a teacher: the first action of the plan that it would make now, or the whole plan.
 
     Args:
         policy: Reads numbers alone, no images; it is frozen, and put into evaluation mode.
@@ -134,14 +134,18 @@ class ClonedTeacher:
 
     @torch.no_grad()
     def __call__(self, observations: TensorDict) -> Guidance:
-        """First actions (N, n) of its plans, in the units of the student's actions.
+        """First actions (N, n) of its plans, in the units of the student's actions; see :meth:`plans`."""
+        return Guidance(self.plans(observations)[:, 0])
+
+    @torch.no_grad()
+    def plans(self, observations: TensorDict) -> Tensor:
+        """Its plans (N, T, n), in the units of the student's actions.
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
         """
         found = get_group(observations, self.group)
-        seen = found if self.columns is None else found[:, self.columns.to(found.device)]
-        return Guidance(self.policy({STATE: seen})[:, 0])
+        return self.policy({STATE: found if self.columns is None else found[:, self.columns.to(found.device)]})
 
 
 def make_actor(learner: PpoCfg, layout: ObservationLayout, action_size: int) -> MLPModel:

@@ -222,10 +222,9 @@ class PpoTrainer(Trainer):
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
+                processes.draw_apart(state["iteration"])
                 if processes.is_first():
                     set_aside_newer(path)
-                else:  # The state is the first process's; with its draws all would try the same.
-                    torch.manual_seed(torch.initial_seed() + processes.rank() + self.iteration)
             self._saved = self.iteration
         except (KeyError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")

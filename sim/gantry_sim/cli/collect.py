@@ -1,4 +1,4 @@
-"""``gantry collect``: demonstrations of a scripted expert, as a LeRobot dataset."""
+"""``gantry collect``: demonstrations of a scripted expert, or a policy's own rollouts, as a LeRobot dataset."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gantry_sim.tasks.names import task_names
 
 if TYPE_CHECKING:
     from gantry_sim.training.collect import CollectCfg, Collected
+    from gantry_sim.training.policies import Source
 
 CAMERA_ENVS = 4
 """Environments side by side while pictures are taken, which nothing makes faster."""
@@ -28,6 +29,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--episodes", type=whole, required=True, metavar="N", help="episodes that the dataset has in the end"
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="dataset, new or to be continued")
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="PATH",
+        help="run folder or bundle that acts in the expert's place, in the environments that it was trained in; "
+        "episodes without success are kept",
+    )
     parser.add_argument(
         "--suboptimality", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)"
     )
@@ -66,26 +74,41 @@ def configure(args: argparse.Namespace) -> CollectCfg:
     from gantry_sim.tasks.registry import Preset, find_task
     from gantry_sim.training.collect import CollectCfg
 
-    task = find_task(args.task)
-    if not task.require_scripted().demonstrates:
+    task, source = find_task(args.task), _source(args)
+    if source is None and not task.require_scripted().demonstrates:
         raise UsageError(f"The scripted policy of task '{task.name}' is not recorded; it may teach.")
-    env = task.usual_env()
+    env = task.usual_env() if source is None else replace(source.env_cfg, num_envs=task.usual_env().num_envs)
     if args.images:
         env = replace(env, observer="camera", num_envs=CAMERA_ENVS)
     env = changed(Preset(env, None), args.changes).env
     if args.envs is not None:
         env = replace(env, num_envs=args.envs)
-    return CollectCfg(task, env, args.episodes, args.suboptimality, args.seed, args.successes_only)
+    make_policy = None if source is None else source.make_policy
+    return CollectCfg(task, env, args.episodes, args.suboptimality, args.seed, args.successes_only, make_policy)
+
+
+def _source(args: argparse.Namespace) -> Source | None:
+    """The policy that acts in the expert's place; None for the expert."""
+    if args.policy is None:
+        return None
+    for name, given in (("suboptimality", bool(args.suboptimality)), ("images", args.images)):
+        if given:
+            raise UsageError(f"--{name} is of the scripted expert; leave it out with --policy.")
+    from gantry_deploy.bundle.locate import find_source
+    from gantry_sim.training.policies import open_source
+
+    source = open_source(find_source(args.policy))
+    if source.task.name != args.task:
+        raise UsageError(f"'{args.policy}' is a policy of task '{source.task.name}', expected one of '{args.task}'.")
+    return source
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     cfg = configure(args)
     from gantry_sim.training.collect import collect
 
-    print(
-        f"{cfg.task.name}: expert of suboptimality {cfg.suboptimality:g}, seed {cfg.seed}, into {args.output}",
-        flush=True,
-    )
+    actor = f"expert of suboptimality {cfg.suboptimality:g}" if args.policy is None else f"policy {args.policy}"
+    print(f"{cfg.task.name}: {actor}, seed {cfg.seed}, into {args.output}", flush=True)
     show = _Display(cfg.episodes)
     with _way_back(args):
         done = collect(cfg, args.output, show)
@@ -105,7 +128,7 @@ def _way_back(args: argparse.Namespace) -> Iterator[None]:
         words = [
             args.task,
             f"--episodes {args.episodes}",
-            f"--suboptimality {args.suboptimality:g}",
+            f"--suboptimality {args.suboptimality:g}" if args.policy is None else f"--policy {args.policy}",
             f"--seed {args.seed}",
         ]
         words += ["--images"] if args.images else []
@@ -137,6 +160,7 @@ def _result(args: argparse.Namespace, done: Collected) -> dict[str, Any]:
         "steps_per_s": round(done.steps_per_s, 1),
         "wall_s": round(done.wall_s, 1),
         "suboptimality": args.suboptimality,
+        "policy": None if args.policy is None else str(args.policy),
         "seed": args.seed,
     }
 
@@ -169,16 +193,17 @@ class _Display:
 
 COMMAND = Command(
     name="collect",
-    help="record demonstrations of a scripted expert",
+    help="record demonstrations of a scripted expert, or a policy's rollouts",
     add_arguments=_add_arguments,
     run=_run,
     description=(
         "Let a task's scripted expert demonstrate it in several environments at once, and store whole episodes as a "
-        "LeRobot dataset. A dataset that exists is continued until it has as many episodes as asked for, so the same "
-        "command goes on after an interruption."
+        "LeRobot dataset; with --policy a policy's own rollouts, failures included. A dataset that exists is continued "
+        "until it has as many episodes as asked for, so the same command goes on after an interruption."
     ),
     epilog="""examples:
   gantry collect yam-lift --episodes 50 --suboptimality 0.3 --output demos/lift
   gantry collect yam-lift --episodes 50 --images --output demos/lift-images
+  gantry collect yam-lift --episodes 200 --policy runs/lift-bc --output rollouts/lift
   gantry data info demos/lift""",
 )

@@ -51,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--algo",
         metavar="NAME",
-        help="algorithm: ppo, sac, rlpd, wsrl, resfit, bc, or of a package; the preset's if not given",
+        help="algorithm: ppo, sac, rlpd, wsrl, co-rft, resfit, bc, or of a package; the preset's if not given",
     )
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")

@@ -56,7 +56,7 @@ DRIVE_PARK = TaskInfo("drive-park", "stand in a free slot among parked cars, dri
 
 ARM_PRESETS = (
     *("bc", "bc-images", "act-paper", "sac", "rlpd", "hil-serl", "hil-weighted", "hil-images", "hil-images-gpu"),
-    *("hil-residual", "dagger", "wsrl", "resfit", "resfit-images", "resfit-paper"),
+    *("hil-residual", "dagger", "wsrl", "co-rft", "resfit", "resfit-images", "resfit-paper"),
 )
 """Presets of manipulation tasks, and of environments of gymnasium."""
 YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ARM_PRESETS)

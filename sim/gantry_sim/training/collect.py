@@ -1,4 +1,4 @@
-"""Demonstrations of a scripted expert as a LeRobot dataset, from many environments at once."""
+"""Demonstrations of a scripted expert, or a policy's own rollouts, as a LeRobot dataset, from many environments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gantry_deploy.errors import DatasetError
 from gantry_policies.common.batched_env import IMAGE_PREFIX, BatchedEnv, EnvStep, Observation
 from gantry_policies.common.batched_env import STATE as STATE_KEY
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.registry import Task
+from gantry_sim.tasks.registry import MakePolicy, Task
 from gantry_sim.training.run_files import EVALUATION_SEED
 from gantry_sim.training.run_validation import RunError
 
@@ -51,6 +51,8 @@ class CollectCfg:
     """Of the episodes and of the expert's mistakes."""
     only_successes: bool = False
     """Leave out episodes without success."""
+    make_policy: MakePolicy | None = None
+    """From environments to the policy that acts in them in the expert's place; None for the expert."""
 
 
 @dataclass
@@ -169,15 +171,18 @@ def _record(
     count, missing = env.num_envs, cfg.episodes - writer.num_episodes
     shares = np.array([missing // count + (row < missing % count) for row in range(count)])
     recorder = StepRecorder(writer, count, cfg.task.summary, only_successes=cfg.only_successes)
-    expert = cfg.task.require_scripted().make_policy(env, cfg.suboptimality, seed)
+    if cfg.make_policy is None:
+        policy = cfg.task.require_scripted().make_policy(env, cfg.suboptimality, seed)
+    else:
+        policy = cfg.make_policy(env)
     began = time.perf_counter()
-    frames = _Frames(contract)
+    frames = _Frames(contract, is_demo=cfg.make_policy is None)
     obs = env.reset()
-    expert.reset()
+    policy.reset()
     lucky = np.zeros(count, dtype=bool)
     while shares.any():
         recorder.set_tasks(_texts(env, cfg.task.summary))
-        action = expert.act(obs)
+        action = policy.act(obs)
         step = env.step(action)
         ended, counts = (step.terminated | step.truncated).cpu().numpy(), shares > 0
         lucky |= step.success.cpu().numpy()
@@ -192,7 +197,7 @@ def _record(
         on_progress(done)
         lucky[ended] = False
         if ended.any():
-            expert.reset((step.terminated | step.truncated).nonzero().squeeze(1))
+            policy.reset((step.terminated | step.truncated).nonzero().squeeze(1))
         obs = step.obs
 
 
@@ -207,9 +212,11 @@ class _Frames:
 
     Args:
         contract: Of the task's policies.
+        is_demo: Whether they are demonstrated.
     """
 
-    def __init__(self, contract: PolicyContract) -> None:
+    def __init__(self, contract: PolicyContract, is_demo: bool) -> None:
+        self._is_demo = is_demo
         self._observation, self._action = observation_numbers(contract), action_numbers(contract)
 
     def __call__(
@@ -229,5 +236,5 @@ class _Frames:
             DONE: ended,
             TRUNCATED: step.truncated.cpu().numpy(),
             SUCCESS: step.success.cpu().numpy(),
-            IS_DEMO: np.ones(len(ended), dtype=bool),
+            IS_DEMO: np.full(len(ended), self._is_demo),
         }

@@ -18,7 +18,7 @@ from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest, tell_stderr
 from gantry_policies.imitation.policy import POLICIES, list_policies, load_policy
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
-from gantry_policies.on_policy.plan_teacher import PlanTeacher
+from gantry_policies.on_policy.plan_teacher import PlanTeacher, WholePlans, require_covered
 from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
 from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
 from gantry_policies.teachers.registry import make_teacher
@@ -40,6 +40,8 @@ def check_teacher(cfg: RunCfg) -> None:
     """
     if cfg.planner:
         _fitting_planner(cfg)[0].close()
+    if cfg.scripted_teacher:
+        _require_no_plans(cfg)
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is not None and expected is not None:
         run = read_run(cfg.teacher)
@@ -74,13 +76,45 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
     found = run.contract()
     seen = _seen_by(cfg, found, expected)
     if run.preset.algorithm in CLONES:
-        return ClonedTeacher(load_policy(cfg.teacher).policy.to(cfg.device), **seen)
+        clone = load_policy(cfg.teacher).policy.to(cfg.device)
+        require_covered(_plan_steps(cfg), clone.cfg.chunk_steps)
+        return _by_plans(ClonedTeacher(clone, **seen), cfg, clone.action_size)
+    _require_no_plans(cfg)
     path, _ = load_newest(cfg.teacher / CHECKPOINTS)
     layout = ObservationLayout.from_contract(found)
     return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
 
 
-def open_planner(cfg: RunCfg, env: Any) -> PlanTeacher:
+def _by_plans(teacher: PlanTeacher | ClonedTeacher, cfg: RunCfg, action_size: int) -> Teacher:
+    """The teacher, or its whole plans if the run wants them."""
+    steps = _plan_steps(cfg)
+    return teacher if steps == 1 else WholePlans(teacher, steps, action_size)
+
+
+def _plan_steps(cfg: RunCfg) -> int:
+    return cfg.preset.learner.guide.plan_steps
+
+
+def _require_no_plans(cfg: RunCfg) -> None:
+    """Refuse whole plans of a teacher that has none."""
+    if _plan_steps(cfg) > 1:
+        raise RunError(
+            f"learner.guide.plan_steps is {_plan_steps(cfg)}, and the teacher '{cfg.teacher_name}' plans no chunks; "
+            "expected 1."
+        )
+
+
+def told_guidance(cfg: RunCfg) -> dict[str, Any]:
+    """Entry of a card on the teacher that a student had; empty without one."""
+    if not cfg.teacher_name:
+        return {}
+    steps = _plan_steps(cfg)
+    compared = "first action, asked in every step" if steps == 1 else f"whole plan, asked once in {steps} steps"
+    name = cfg.planner.partition(":")[0] or Path(cfg.teacher_name).name
+    return {"guide": {"teacher": name, "plan_steps": steps, "compared_with": compared}}
+
+
+def open_planner(cfg: RunCfg, env: Any) -> Teacher:
     """The teacher that plans from pictures, numbers and words, in a run's environments.
 
     Args:
@@ -96,7 +130,8 @@ def open_planner(cfg: RunCfg, env: Any) -> PlanTeacher:
         for line in unchecked(teacher.description, description_of(contract)):
             tell_stderr(f"Teacher '{cfg.planner}': {line}")
         assert cfg.task.show is not None
-        return PlanTeacher(teacher, cfg.task.show(env.batched, contract), env.num_actions)
+        planning = PlanTeacher(teacher, cfg.task.show(env.batched, contract), env.num_actions)
+        return _by_plans(planning, cfg, env.num_actions)
     except BaseException:
         teacher.close()
         raise
@@ -113,6 +148,7 @@ def _fitting_planner(cfg: RunCfg) -> tuple[ActionTeacher, PolicyContract]:
         contract = task.seen_by_teacher(cfg.preset.env, told.cameras is None or bool(told.cameras))
         if reasons := mismatches(told, description_of(contract)):
             raise RunError(f"The teacher '{cfg.planner}' does not fit task '{task.name}'. {' '.join(reasons)}")
+        require_covered(_plan_steps(cfg), told.horizon)
         return teacher, contract
     except BaseException:
         teacher.close()

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.imitation.config import BcCfg
+from gantry_policies.imitation.policy import BcPolicy
 from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, OffPolicyCfg, TemperatureCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
@@ -267,7 +269,8 @@ def test_every_preset_makes_a_learner_that_updates():
             narrow = replace(cfg.agent.critic, hidden=(8,), trunk_size=8)
             cfg = replace(cfg, agent=replace(cfg.agent, critic=narrow, batch_size=4))
         cfg = replace(cfg, agent=replace(cfg.agent, batch_size=4))
-        learner = Learner(cfg.agent, SHAPES, 2)
+        clone = BcPolicy(BcCfg(), SHAPES, 2) if cfg.agent.chunk_steps else None
+        learner = Learner(cfg.agent, SHAPES, 2, clone=clone)
         residual = cfg.agent.actor.residual
         metrics = learner.update(filled(residual), filled(residual, seed=1))
         assert all(torch.isfinite(value) for value in metrics.values())

@@ -160,7 +160,7 @@ def test_every_sample_agrees_with_a_plain_list_of_episodes_while_rings_come_roun
 
 def test_a_frame_that_goes_on_is_stored_once_and_memory_is_bounded():
     buffer = one_env(capacity=11)
-    bytes_a_frame = 2 * 4 + 4 + (4 + 4 + 4 + 5)
+    bytes_a_frame = 2 * 4 + 4 + (4 + 4 + 4 + 4 + 5)
     assert buffer.nbytes == 11 * bytes_a_frame
     put_episode(buffer, [0.0] * 10)
     assert len(buffer) == 10  # eleven frames, ten transitions, with every next image

@@ -16,7 +16,8 @@ class Batch:
     obs: Observation
     """``(B, ...)``: what was seen at the first step."""
     action: Tensor
-    """``(B, n)``: what was executed at the first step."""
+    """``(B, n)``: what was executed at the first step; of chunks ``(B, T n)``, what was executed in T steps, one after
+    the other, with the last action repeated after an episode's end."""
     returns: Tensor
     """``(B,)``: rewards of the h steps, discounted to the first."""
     discount: Tensor
@@ -34,6 +35,11 @@ class Batch:
     penalties: Tensor | None = None
     """``(B,)``: penalties of gripper commands in the h steps, discounted like the rewards and no part of them; None for
     none."""
+    is_real: Tensor | None = None
+    """``(B, T)`` bool: which steps of a chunk belong to the episode; None for single actions."""
+    to_go: Tensor | None = None
+    """``(B,)``: rewards from the first step to the recorded end, discounted; minus infinity where they are not known.
+    None for single actions."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +52,5 @@ class Lookahead:
     """Discount of a step."""
     timeout_is_terminal: bool = False
     """Treat running out of time as an end for good, as the paper's code does, instead of bootstrapping."""
+    chunk_steps: int = 0
+    """T, actions of a chunk, at least ``n_step``; 0 for single actions."""

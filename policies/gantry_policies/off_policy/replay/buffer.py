@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from gantry_hardware.files.checked_files import verify, write_checked
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 from gantry_policies.off_policy.replay.room import require_replay_memory
+from gantry_policies.off_policy.replay.windows import PENALTY, TO_GO, look_ahead
 
 _BASE = "base_action"
-PENALTY = "penalty"
-"""Row of the gripper's penalties; buffers that were saved before there were any have none."""
+_UNKNOWN = {PENALTY: 0.0, TO_GO: -math.inf}
+"""Rows that buffers of older versions lack, and what stands in them then."""
 
 
 class ReplayError(GantryError):
@@ -85,7 +87,7 @@ class ReplayBuffer:
             "is_intervention": memory((), torch.bool),
             "is_demo": memory((), torch.bool),
             "is_transition": memory((), torch.bool),
-            PENALTY: memory((), torch.float32),
+            **{name: memory((), torch.float32) for name in _UNKNOWN},
         }
         # Slot of each environment's newest frame while its episode is open; otherwise the slot to be written next.
         self._cursor = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -154,7 +156,7 @@ class ReplayBuffer:
         for key, memory in self._frames.items():
             memory[at[new]] = frame[key][new]
             memory[after] = following[key]
-        self._write_rows(at, action, reward, terminated, truncated, is_intervention, is_demo, penalty)
+        self._write_rows(at, action, reward, terminated, truncated, is_intervention, is_demo, penalty, None)
         self._rows["is_transition"][after] = False
         ended = terminated.to(self.device) | truncated.to(self.device)
         self._cursor[ids] = (cursor + 1 + ended) % self.slots
@@ -171,6 +173,7 @@ class ReplayBuffer:
         base_action: Tensor | None = None,
         is_demo: bool = True,
         penalty: Tensor | None = None,
+        to_go: Tensor | None = None,
         env_id: int = 0,
     ) -> None:
         """Store a whole episode of T steps at once.
@@ -183,6 +186,7 @@ class ReplayBuffer:
             base_action: ``(T + 1, n)``: what the base wanted at each observation, if the buffer stores it.
             is_demo: Whether this is demonstrated data.
             penalty: ``(T,)``, see :meth:`add`.
+            to_go: ``(T,)``: rewards to the episode's end, discounted, for learning from chunks; None for not known.
             env_id: Environment whose ring takes it.
 
         Raises:
@@ -199,7 +203,8 @@ class ReplayBuffer:
         for key, memory in self._frames.items():
             memory[at] = frames[key]
         last = torch.arange(steps, device=self.device) == steps - 1
-        self._write_rows(at[:-1], action, reward, last & terminated, last & (not terminated), None, is_demo, penalty)
+        ends = last & terminated, last & (not terminated)
+        self._write_rows(at[:-1], action, reward, *ends, None, is_demo, penalty, to_go)
         self._rows["is_transition"][at[-1]] = False
         self._cursor[env_id] = (first + steps + 1) % self.slots
         self._touched = max(self._touched, int(slots.max()) + 1)
@@ -231,36 +236,22 @@ class ReplayBuffer:
             first: ``(B,)`` int64: slots that are transitions.
             ahead: How far to look.
         """
-        total = self.slots * self.num_envs
-        rows = {key: memory.index_select for key, memory in self._rows.items()}
-        last, factor = first, torch.full(first.shape, ahead.gamma, device=self.device)
-        returns, penalties = rows["reward"](0, first), rows[PENALTY](0, first)
-        for _ in range(1, ahead.n_step):
-            following = (last + self.num_envs) % total
-            # Once false it stays so, for the last step does not move any more.
-            goes_on = rows["is_transition"](0, following)
-            share = factor * goes_on
-            returns = returns + rows["reward"](0, following) * share
-            penalties = penalties + rows[PENALTY](0, following) * share
-            last = torch.where(goes_on, following, last)
-            factor = torch.where(goes_on, factor * ahead.gamma, factor)
-        over = rows["terminated"](0, last)
-        if ahead.timeout_is_terminal:
-            over = over | rows["truncated"](0, last)
-        after = (last + self.num_envs) % total
+        window = look_ahead(self._rows, first, self.num_envs, ahead)
         obs = {key: memory.index_select(0, first) for key, memory in self._frames.items()}
-        next_obs = {key: memory.index_select(0, after) for key, memory in self._frames.items()}
+        next_obs = {key: memory.index_select(0, window.after) for key, memory in self._frames.items()}
         return Batch(
             obs=obs,
-            action=rows["action"](0, first),
-            returns=returns,
-            discount=factor * ~over,
+            action=window.action,
+            returns=window.returns,
+            discount=window.discount,
             next_obs=next_obs,
-            is_demo=rows["is_demo"](0, first),
-            is_intervention=rows["is_intervention"](0, first),
-            penalties=penalties,
+            is_demo=self._rows["is_demo"].index_select(0, first),
+            is_intervention=self._rows["is_intervention"].index_select(0, first),
+            penalties=window.penalties,
             base_action=obs.pop(_BASE, None),
             next_base_action=next_obs.pop(_BASE, None),
+            is_real=window.is_real,
+            to_go=window.to_go,
         )
 
     def transitions(self) -> Tensor:
@@ -316,13 +307,15 @@ class ReplayBuffer:
         """
         with _reading(path), np.load(path, allow_pickle=False) as file:
             size = [int(number) for number in file["slots"]]
-            names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows if key != PENALTY}
+            names = {f"frame:{key}" for key in self._frames} | {
+                f"row:{key}" for key in self._rows if key not in _UNKNOWN
+            }
             if size != [self.slots, self.num_envs] or not names <= set(file.files):
                 here = f"{self.slots} frames of {self.num_envs} environments with {sorted(names)}"
                 raise ReplayError(f"{path} has {size[0]} frames of {size[1]} with {sorted(file.files)}; here: {here}.")
             for kind, memories in (("frame", self._frames), ("row", self._rows)):
                 for key, memory in memories.items():
-                    memory.zero_()
+                    memory.fill_(_UNKNOWN.get(key, 0))
                     if f"{kind}:{key}" not in file.files:
                         continue
                     values = torch.from_numpy(file[f"{kind}:{key}"])
@@ -348,6 +341,7 @@ class ReplayBuffer:
         is_intervention: Tensor | None,
         is_demo: bool,
         penalty: Tensor | None,
+        to_go: Tensor | None,
     ) -> None:
         rows = self._rows
         rows["action"][at] = action.to(self.device, torch.float32)
@@ -356,7 +350,8 @@ class ReplayBuffer:
         rows["truncated"][at] = truncated.to(self.device)
         rows["is_intervention"][at] = False if is_intervention is None else is_intervention.to(self.device)
         rows["is_demo"][at] = is_demo
-        rows[PENALTY][at] = 0.0 if penalty is None else penalty.to(self.device, torch.float32)
+        for name, values in ((PENALTY, penalty), (TO_GO, to_go)):
+            rows[name][at] = _UNKNOWN[name] if values is None else values.to(self.device, torch.float32)
         rows["is_transition"][at] = True
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:

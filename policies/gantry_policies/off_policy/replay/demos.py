@@ -13,6 +13,7 @@ from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.penalties import episode_penalties
+from gantry_policies.off_policy.replay.windows import to_go
 from gantry_policies.off_policy.scalers import ActionScaler
 
 
@@ -96,6 +97,7 @@ def demo_buffer(
     base: BasePolicy | None = None,
     device: str = "cpu",
     gripper_penalty: float = 0.0,
+    gamma: float | None = None,
 ) -> ReplayBuffer:
     """A replay buffer that is just large enough for all demonstrations; arguments as of :func:`add_demos`.
 
@@ -107,7 +109,7 @@ def demo_buffer(
     shapes = {key: tuple(value.shape[1:]) for key, value in demos[0].obs.items()}
     frames = demo_frames(demos)
     buffer = ReplayBuffer(max(frames, 3), 1, shapes, demos[0].action.shape[1], base is not None, device)
-    add_demos(buffer, demos, scaler, base, gripper_penalty)
+    add_demos(buffer, demos, scaler, base, gripper_penalty, gamma)
     return buffer
 
 
@@ -117,6 +119,7 @@ def add_demos(
     scaler: ActionScaler,
     base: BasePolicy | None = None,
     gripper_penalty: float = 0.0,
+    gamma: float | None = None,
 ) -> None:
     """Store demonstrations, spread over the buffer's environments.
 
@@ -126,6 +129,7 @@ def add_demos(
         scaler: To the learner's actions.
         base: Relabels them, for a residual actor; None for none.
         gripper_penalty: Penalty of a command that opens or closes the gripper, at most 0.
+        gamma: Discount of the rewards to each episode's end, which learning from chunks needs; None to leave them out.
     """
     wanted = None if base is None else base_actions(demos, base)
     device = buffer.device
@@ -137,6 +141,7 @@ def add_demos(
             demo.terminated,
             base_action=None if wanted is None else scaler.scale(wanted[index].to(device)),
             penalty=episode_penalties(demo.action, gripper_penalty),
+            to_go=None if gamma is None else to_go(demo.reward, gamma),
             env_id=index % buffer.num_envs,
         )
 

@@ -57,4 +57,6 @@ def _joined(first: Batch, second: Batch) -> Batch:
         base_action=both(first.base_action, second.base_action),
         next_base_action=both(first.next_base_action, second.next_base_action),
         penalties=both(first.penalties, second.penalties),
+        is_real=both(first.is_real, second.is_real),
+        to_go=both(first.to_go, second.to_go),
     )

@@ -24,8 +24,8 @@ def require_replay_memory(
     Raises:
         OutOfMemoryError: With what is needed and what is available.
     """
-    # Actions, rewards and penalties are floats, five flags are bytes.
-    frame = 4 * action_size * (2 if with_base else 1) + 8 + 5
+    # Actions, rewards, penalties and rewards to the end are floats, five flags are bytes.
+    frame = 4 * action_size * (2 if with_base else 1) + 12 + 5
     frame += sum(math.prod(shape) * (1 if key.startswith(IMAGE_PREFIX) else 4) for key, shape in obs_shapes.items())
     setting = f"a smaller learner.capacity helps, {frame} bytes a frame"
     require_memory(capacity * frame, f"A replay buffer of {capacity} frames", setting, device)

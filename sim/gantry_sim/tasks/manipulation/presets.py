@@ -88,6 +88,7 @@ def presets(make_env_cfg: Callable[[], Any]) -> dict[str, Callable[[], Preset]]:
         "hil-residual": ("hil-residual", off_policy.hil_residual),
         "dagger": ("dagger", off_policy.dagger),
         "wsrl": ("wsrl", off_policy.wsrl),
+        "co-rft": ("co-rft", off_policy.co_rft),
         "resfit": ("resfit", off_policy.resfit),
         "resfit-images": ("resfit", off_policy.resfit_images, True),
         "resfit-paper": ("resfit", off_policy.resfit_paper, True),

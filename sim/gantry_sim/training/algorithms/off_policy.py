@@ -106,7 +106,7 @@ def make_stream_trainer(
     )
 
 
-def check(run: RunCfg) -> None:
+def check_replay(run: RunCfg) -> None:
     """Refuse a replay buffer that does not fit into memory."""
     cfg, spaces = run.preset.learner, run.spaces
     residual = cfg.agent.actor.residual
@@ -162,7 +162,7 @@ def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **opti
         make_trainer=make_trainer,
         make_stream_trainer=make_stream_trainer,
         open=open_policy,
-        check=check,
+        check=check_replay,
         may_grow=("total_steps",),
         processes=True,
         threads=1,  # Threads share out products of this size at a loss.

@@ -27,7 +27,7 @@ from gantry_sim.tasks.registry import Preset, Task, from_flat, from_keys
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
-from gantry_sim.training.teachers import check_teacher, load_teacher
+from gantry_sim.training.teachers import check_teacher, load_teacher, told_guidance
 
 PICTURES = "pictures"
 """Network that looks at pictures."""
@@ -115,20 +115,24 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     if trainer is None:
         load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
         few = replace(run.preset, env=replace(run.preset.env, num_envs=2))
-        trainer = make_trainer(replace(run, preset=few, device="cpu", teacher=None, scripted_teacher=False), folder)
+        alone = replace(run, preset=few, device="cpu", teacher=None, scripted_teacher=False, planner="")
+        trainer = make_trainer(alone, folder)
         trainer.resume(policy_only=True)
     assert isinstance(trainer, PpoTrainer)
     actor = trainer.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
     return TrainedPolicy(
         make_policy=from_keys(actor) if isinstance(actor, PictureActor) else from_flat(actor),
-        write_bundle=partial(_write_bundle, actor),
+        write_bundle=partial(_write_bundle, actor, told_guidance(run)),
         done=trainer.done,
         env_steps=trainer.env_steps,
         wall_s=trainer.wall_s,
     )
 
 
-def _write_bundle(actor: torch.nn.Module, contract: Any, golden: Any, folder: Path, **options: Any) -> Path:
+def _write_bundle(
+    actor: torch.nn.Module, told: dict[str, Any], contract: Any, golden: Any, folder: Path, **options: Any
+) -> Path:
+    options["card"] = {**(options.get("card") or {}), **told}
     if contract.observation_size < 1:
         raise GantryError(f"The contract for '{contract.robot}' has no observations.")
     if isinstance(actor, PictureActor):
