@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,6 +28,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
+from gantry_sim.cli.listening import check_listen, link_lines, listen_of, listen_words, told_address
 from gantry_sim.cli.way_back import log_scores, over_text, stopped_text, way_back
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import require_task
@@ -37,7 +37,6 @@ from gantry_sim.training.run_validation import SCRIPTED, RunError, is_planner, r
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Trainer
     from gantry_sim.tasks.registry import Preset, Task
-    from gantry_sim.training.link.listen import Listen
     from gantry_sim.training.run_cfg import RunCfg
 
 
@@ -116,7 +115,7 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
     if launched().count > 1 and args.listen is not None:
         require_one_process()
-    _check_listen(args)
+    check_listen(args)
     if args.resume is not None:
         given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
         if any(value is not None for value in (*given, args.base, args.minutes, args.dynamics)):
@@ -248,11 +247,11 @@ def _learn(args: argparse.Namespace, begin: Callable[[], tuple[RunCfg, Path, boo
     print(f"Making {counted(run.preset.env.num_envs, 'environment')}.", flush=True)
     display = ProgressBar("train", run.minutes)
     with (
-        way_back(folder, _listen_words(args)),
-        _link_lines() if args.listen else contextlib.nullcontext(),
+        way_back(folder, listen_words(args)),
+        link_lines() if args.listen else contextlib.nullcontext(),
         contextlib.nullcontext() if resume or not processes.is_first() else _all_or_nothing(folder, created),
     ):
-        own: dict[str, Any] = {"listen": _listen(args), "on_address": _told_address}
+        own: dict[str, Any] = {"listen": listen_of(args), "on_address": told_address}
         if processes.is_first():
             own |= {"on_progress": display.update, "on_step": display.step}
         trainer, complete = train(run, folder, resume=resume, **own)
@@ -282,58 +281,6 @@ def _is_finished(args: argparse.Namespace, run: RunCfg, folder: Path) -> bool:
         made.append(folder / BUNDLE_FOLDER / MANIFEST)
     ended = max(path.stat().st_mtime for path in list_checkpoints(folder / CHECKPOINTS))
     return all(path.is_file() and path.stat().st_mtime >= ended for path in made)
-
-
-@contextlib.contextmanager
-def _link_lines() -> Iterator[None]:
-    """Print what the link to actors notes, such as an actor that joins, on lines of its own beside the progress."""
-    handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("gantry.link")
-    handler.setFormatter(logging.Formatter("\r\033[K%(message)s" if sys.stderr.isatty() else "%(message)s"))
-    logger.addHandler(handler)
-    before = logger.level
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-        logger.removeHandler(handler)
-
-
-def _listen_words(args: argparse.Namespace) -> str:
-    """Options with which a learner of actors is continued; empty for any other training."""
-    if args.listen is None:
-        return ""
-    return f"--listen {args.listen}" + (f" --certificates {args.certificates}" if args.certificates else "")
-
-
-def _check_listen(args: argparse.Namespace) -> None:
-    """Refuse an address that cannot be listened on, and a run of actors that is continued without one."""
-    from gantry_sim.training.run_files import LINK_FOLDER
-
-    if args.listen is None:
-        if args.resume is not None and (args.resume / LINK_FOLDER).is_dir():
-            raise UsageError(
-                f"The run in '{args.resume}' learns from actors: give --listen HOST:PORT as well, and --certificates "
-                "off loopback."
-            )
-        return
-    from gantry_deploy.link.addresses import require_free
-
-    require_free(args.listen, args.certificates is not None)
-
-
-def _listen(args: argparse.Namespace) -> Listen | None:
-    """Place at which actors are waited for; None for a training in own environments."""
-    if args.listen is None:
-        return None
-    from gantry_deploy.link.certificates import tls_files
-    from gantry_sim.training.link.listen import Listen
-
-    return Listen(args.listen, None if args.certificates is None else tls_files(args.certificates, "learner"))
-
-
-def _told_address(address: str) -> None:
-    print(f"Waiting for actors at {address}: gantry session start --learner {address}", flush=True)
 
 
 @contextlib.contextmanager
