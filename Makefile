@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi test-leapp check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -38,6 +38,9 @@ test-robot:  ## tests of what runs on a robot, without torch and simulators: mak
 
 test-openpi: $(STAMP)  ## tests of `gantry serve` with openpi's own client, in an environment of its own
 	@scripts/test_openpi.sh
+
+test-leapp: $(STAMP)  ## tests of LEAPP folders with the package leapp, in an environment of its own
+	@scripts/test_leapp.sh
 
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .

@@ -107,7 +107,9 @@ def golden_of(contract: PolicyContract, states: Mapping[str, NDArray[Any]], targ
     decoder, builder = embodiment_of(contract).make_decoder(contract, like), ObservationBuilder(contract, like)
     before = np.roll(decoder.clip(golden["action"]), 1, axis=0)
     golden["last_action"] = np.where(golden["episode_start"][:, None], 0.0, before).astype(np.float32)
-    signals = [recorded_signals(contract, golden | {"joint_target_rad": golden["joint_pos_rad"]}, i) for i in range(STEPS)]
+    signals = [
+        recorded_signals(contract, golden | {"joint_target_rad": golden["joint_pos_rad"]}, i) for i in range(STEPS)
+    ]
     golden["observation"] = np.concatenate([builder(item) for item in signals])
     golden["joint_target_rad"] = np.concatenate(
         [decoder(golden["action"][i : i + 1], item).pos_rad for i, item in enumerate(signals)]

@@ -189,7 +189,10 @@ class _Reader:
             except ValueError:
                 value = None
         shape = value if isinstance(value, list) else [0]
-        if not all(type(item) is int and item >= 1 for item in shape) or int(np.prod(shape, dtype=float)) > MAX_ELEMENTS:
+        if (
+            not all(type(item) is int and item >= 1 for item in shape)
+            or int(np.prod(shape, dtype=float)) > MAX_ELEMENTS
+        ):
             raise LeappError(
                 f"{self._where}: {where}.shape is {plain_text(value)}, expected whole numbers from 1, {MAX_ELEMENTS} "
                 "numbers in all."

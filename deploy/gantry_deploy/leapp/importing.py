@@ -70,7 +70,9 @@ def import_leapp(path: str | Path, settings: LeappSettings) -> Imported:
     spec = _robot(folder, facts, settings)
     wiring = wire(folder, spec.joint_names)
     if missing := {item.name for item in network.inputs} ^ {item.name for item in folder.inputs}:
-        raise LeappError(f"Description and network of {path_text(folder.path)} differ in the inputs {names_text(missing)}.")
+        raise LeappError(
+            f"Description and network of {path_text(folder.path)} differ in the inputs {names_text(missing)}."
+        )
     states = drawn_states(spec, _default_pose(spec, facts, settings), _command_limits(facts, settings), folder.rate_hz)
     told = answers(network, folder, wiring, states)
     contract = _contract(folder, spec, wiring, facts, settings, told)
@@ -86,7 +88,9 @@ def import_leapp(path: str | Path, settings: LeappSettings) -> Imported:
 def _robot(folder: LeappFolder, facts: LeappFacts | None, settings: LeappSettings) -> RobotSpec:
     name = settings.robot or (facts.robot if facts is not None else None)
     if name is None:
-        raise LeappError(f"{path_text(folder.path)} is a LEAPP bundle, which does not say its robot: name it, --robot go2.")
+        raise LeappError(
+            f"{path_text(folder.path)} is a LEAPP bundle, which does not say its robot: name it, --robot go2."
+        )
     return robot_spec(name)
 
 
@@ -177,9 +181,7 @@ def _contract(
         ),
         recurrent=tuple(state.name for state in wiring.graph.states),
         graph=wiring.graph,
-        provenance=Provenance(
-            task=folder.name, created_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        ),
+        provenance=Provenance(task=folder.name, created_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())),
     )
 
 

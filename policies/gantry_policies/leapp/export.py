@@ -88,7 +88,10 @@ def _plain_name(contract: PolicyContract) -> str:
 
 def _files(name: str, contract: PolicyContract, layout: Layout, model: bytes) -> dict[str, bytes]:
     """Files of the folder by name, the description last."""
-    first = {f"{name}/{state}_in": np.full(shape, float(state == parts.FRESH), np.float32) for state, shape in layout.states.items()}
+    first = {
+        f"{name}/{state}_in": np.full(shape, float(state == parts.FRESH), np.float32)
+        for state, shape in layout.states.items()
+    }
     values = f"{name}_initial_values.safetensors"
     told = _description(name, contract, layout, model) | {"system information": _system()}
     told["pipeline"]["initial_values"] = values
@@ -122,7 +125,7 @@ def _description(name: str, contract: PolicyContract, layout: Layout, model: byt
         "md5sum": hashlib.md5(model, usedforsecurity=False).hexdigest(),
         "sha256sum": hashlib.sha256(model).hexdigest(),
         "backend": BACKEND,
-        "opset_version": 20,
+        "opset_version": parts.OPSET,
     }
     return {
         "models": {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import torch
-from onnx import TensorProto, compose, helper, numpy_helper
+from onnx import TensorProto, compose, helper, numpy_helper, version_converter
 from torch import Tensor, nn
 
 from gantry_deploy.actions.commands import shape_command
@@ -34,10 +34,14 @@ JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL, LIN_VEL, COMMAND = (
     "velocity_command",
 )
 """Inputs for signals; the rotation is x, y, z, w, as other writers of LEAPP bundles have it."""
+SEEN = (JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL)
+"""Signals that the decoder looks at too."""
 LAST_ACTION, LAST_COMMAND, STEP, HISTORY, FRESH = "last_action", "last_command", "step", "history", "fresh"
 """What flows back: input ``<name>_in``, output ``<name>_out``. Fresh is 1 while there is no history yet, else 0."""
 TARGET, KP, KD = "joint_pos_target", "joint_pos_kp_gains", "joint_pos_kd_gains"
 """Outputs to follow."""
+OPSET, IR_VERSION = 20, 10
+"""Versions of operators and format, those of torch's exporter here; other networks are converted."""
 _OBSERVATION, _ACTION, _TIME, _SHAPED = "gantry_observation", "gantry_action", "gantry_time_s", "gantry_command"
 _SEEN = "gantry_seen_"
 
@@ -55,6 +59,12 @@ class Layout:
     def names(self) -> list[str]:
         """All inputs in order."""
         return [*self.signals, *(f"{name}_in" for name in self.states)]
+
+    @property
+    def passed(self) -> list[str]:
+        """What the decoder looks at beside the action, in order; time and command where there are some."""
+        found = ([_TIME] if STEP in self.states else []) + ([_SHAPED] if COMMAND in self.signals else [])
+        return found + [_SEEN + name for name in SEEN]
 
     def examples(self) -> tuple[Tensor, ...]:
         """An example of every input in order: a robot that stands, at the beginning."""
@@ -109,7 +119,9 @@ def _refuse(contract: PolicyContract) -> None:
             "'command/body/velocity' or none; LEAPP's other kinds mean something else."
         )
     if others := sorted(needed_signals(contract).keys() - {VELOCITY_ARRAY}):
-        raise LeappError(f"The policy cannot be a LEAPP bundle: it observes '{others[0]}', for which LEAPP has no signal.")
+        raise LeappError(
+            f"The policy cannot be a LEAPP bundle: it observes '{others[0]}', for which LEAPP has no signal."
+        )
 
 
 class _Observing(nn.Module):
@@ -124,9 +136,9 @@ class _Observing(nn.Module):
 
     @property
     def outputs(self) -> list[str]:
-        """Names in order; the command is there where there is one."""
+        """Names in order."""
         kept = [name for name in self.layout.states if name != LAST_ACTION]
-        return [_OBSERVATION, _TIME, _SHAPED, *(_SEEN + name for name in SEEN), *(f"{name}_out" for name in kept)]
+        return [_OBSERVATION, *self.layout.passed, *(f"{name}_out" for name in kept)]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Inputs in the order of the layout."""
@@ -135,7 +147,7 @@ class _Observing(nn.Module):
         if HISTORY in self.layout.states:
             self.builder.past = given[f"{HISTORY}_in"], given[f"{FRESH}_in"][:, 0] > 0.5
         following = {_OBSERVATION: self.builder(signals), _TIME: signals.time_s, _SHAPED: signals.command}
-        following |= {_SEEN + name: given[name] + 0.0 for name in SEEN}
+        following |= {_SEEN + name: given[name] + 0.0 for name in SEEN}  # an input cannot be an output as well
         if LAST_COMMAND in self.layout.states:
             following[f"{LAST_COMMAND}_out"] = signals.command + 0.0
         if ticks is not None:
@@ -144,12 +156,13 @@ class _Observing(nn.Module):
         if HISTORY in self.layout.states:
             past = self.builder.past
             assert past is not None, "history is kept"
-            following |= {f"{HISTORY}_out": past[0], f"{FRESH}_out": past[1].to(past[0].dtype)[:, None]}
+            # Always 0, and not a constant, which torch would give a name of its own.
+            following |= {f"{HISTORY}_out": past[0], f"{FRESH}_out": 0.0 * given[f"{FRESH}_in"]}
         return tuple(following[name] for name in self.outputs)
 
     def signals(self, given: dict[str, Tensor]) -> Signals:
         """Signals of the step, as the runtime makes them of a state."""
-        ticks, quat = given.get(f"{STEP}_in"), given[ROTATION]
+        ticks = given.get(f"{STEP}_in")
         command = given.get(COMMAND, torch.zeros(1, 0))
         if COMMAND in given:
             before = given.get(f"{LAST_COMMAND}_in", torch.zeros_like(command))
@@ -157,7 +170,7 @@ class _Observing(nn.Module):
         return Signals(
             joint_pos_rad=given[JOINT_POS],
             joint_vel_rad_s=given[JOINT_VEL],
-            quat_base_to_world_wxyz=torch.cat((quat[:, 3:], quat[:, :3]), dim=1),
+            quat_base_to_world_wxyz=_wxyz(given[ROTATION]),
             ang_vel_base_in_base_rad_s=given[ANG_VEL],
             command=command,
             last_action=given[f"{LAST_ACTION}_in"],
@@ -166,29 +179,32 @@ class _Observing(nn.Module):
         )
 
 
-SEEN = (JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL)
-"""Signals that the decoder looks at too."""
-
-
 class _Acting(nn.Module):
     """The network's action, and what the observation was made of, to joint targets and the action that is remembered."""
 
-    names = (_ACTION, _TIME, _SHAPED, *(_SEEN + name for name in SEEN))
-
-    def __init__(self, contract: PolicyContract) -> None:
+    def __init__(self, contract: PolicyContract, layout: Layout) -> None:
         super().__init__()
+        self.passed = layout.passed
         self.decoder = embodiment_of(contract).make_decoder(contract, torch.zeros(1, 1))
 
-    def forward(self, action: Tensor, time_s: Tensor, command: Tensor, *seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs in the order of ``names``."""
-        pos, vel, quat, ang_vel = seen
+    def forward(self, action: Tensor, *passed: Tensor) -> tuple[Tensor, Tensor]:
+        """The action and what is passed on, in the order of the layout."""
+        given = dict(zip(self.passed, passed, strict=True))
+        pos, vel, quat, ang_vel = (given[_SEEN + name] for name in SEEN)
         last = self.decoder.clip(action)
-        wxyz = torch.cat((quat[:, 3:], quat[:, :3]), dim=1)
-        signals = Signals(pos, vel, wxyz, ang_vel, command, last, time_s)
+        command, time_s = given.get(_SHAPED, torch.zeros(1, 0)), given.get(_TIME, torch.zeros(1))
+        signals = Signals(pos, vel, _wxyz(quat), ang_vel, command, last, time_s)
         targets = self.decoder(action, signals)
         if targets.vel_rad_s is not None or self.decoder.targets is not None:
-            raise LeappError("The policy cannot be a LEAPP bundle: its targets have velocities or follow from earlier ones.")
+            raise LeappError(
+                "The policy cannot be a LEAPP bundle: its targets have velocities or follow from earlier ones."
+            )
         return targets.pos_rad, last
+
+
+def _wxyz(quat_xyzw: Tensor) -> Tensor:
+    """Quaternions (N, 4) with w first instead of last."""
+    return torch.cat((quat_xyzw[:, 3:], quat_xyzw[:, :3]), dim=1)
 
 
 def leapp_graph(model_bytes: bytes, contract: PolicyContract, metadata: dict[str, str]) -> onnx.ModelProto:
@@ -204,18 +220,18 @@ def leapp_graph(model_bytes: bytes, contract: PolicyContract, metadata: dict[str
         ContractError: If a term needs something that no signal tells.
     """
     layout = layout_of(contract)
-    observing, acting = _Observing(contract, layout).eval(), _Acting(contract).eval()
+    observing, acting = _Observing(contract, layout).eval(), _Acting(contract, layout).eval()
     examples = layout.examples()
     with torch.inference_mode():  # A term or decoder that cannot do with these signals says so here.
         seen = dict(zip(observing.outputs, observing(*examples), strict=True))
-        fed = (torch.zeros(1, contract.action_size), *(seen[name] for name in acting.names[1:]))
+        fed = (torch.zeros(1, contract.action_size), *(seen[name] for name in layout.passed))
         acting(*fed)
-    network = onnx.load_from_string(model_bytes)
     try:
+        network = _of_opset(onnx.load_from_string(model_bytes))
         first = to_onnx(observing, examples, layout.names, observing.outputs)
-        last = to_onnx(acting, fed, acting.names, [TARGET, f"{LAST_ACTION}_out"])
+        last = to_onnx(acting, fed, [_ACTION, *layout.passed], [TARGET, f"{LAST_ACTION}_out"])
         return _joined(first, network, last, contract, layout, metadata)
-    except (MappingError, ValueError, onnx.checker.ValidationError) as error:
+    except (MappingError, ValueError, RuntimeError, onnx.checker.ValidationError) as error:
         raise LeappError(f"The policy's parts cannot be joined to a LEAPP graph: {error}") from error
 
 
@@ -232,7 +248,7 @@ def _joined(
     first, network, last = parts
     asked, answered = network.graph.input[0].name, network.graph.output[0].name
     model = compose.merge_models(first, network, io_map=[(_OBSERVATION, asked)])
-    passed = [(name, name) for name in _Acting.names[1:] if name in {item.name for item in last.graph.input}]
+    passed = [(item.name, item.name) for item in last.graph.input if item.name in layout.passed]
     model = compose.merge_models(model, last, io_map=[(answered, _ACTION), *passed])
     states = [f"{name}_out" for name in layout.states]
     _order(model.graph, layout.names, [TARGET, *states])
@@ -244,15 +260,24 @@ def _joined(
     del model.opset_import[:], model.metadata_props[:]
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
     helper.set_model_props(model, metadata)
-    model.producer_name, model.doc_string = "gantry", f"Policy of Gantry for robot '{contract.robot}', as a LEAPP graph."
+    model.producer_name, model.doc_string = (
+        "gantry",
+        f"Policy of Gantry for robot '{contract.robot}', as a LEAPP graph.",
+    )
     onnx.checker.check_model(model)
     return model
+
+
+def _of_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with the version of the standard operators that torch writes here."""
+    versions = {item.domain: item.version for item in model.opset_import}
+    return model if versions.get("") == OPSET else version_converter.convert_version(model, OPSET)
 
 
 def _prepared(model: onnx.ModelProto, prefix: str) -> onnx.ModelProto:
     """A part whose inner names are its own; names of inputs and outputs stay."""
     model = compose.add_prefix(model, prefix, rename_inputs=False, rename_outputs=False)
-    model.ir_version = 10
+    model.ir_version = IR_VERSION
     return model
 
 

@@ -51,7 +51,11 @@ def graph(kp: float, kd: float, gains: bool = True) -> onnx.ModelProto:
     nodes.append(helper.make_node("Sub", ["pos", constant("pose", POSE[None])], ["pos_rel"]))
     total = ""
     for name, matrix in weights().items():
-        nodes.append(helper.make_node("MatMul", ["pos_rel" if name == "pos" else name, constant(f"w_{name}", matrix)], [f"m_{name}"]))
+        nodes.append(
+            helper.make_node(
+                "MatMul", ["pos_rel" if name == "pos" else name, constant(f"w_{name}", matrix)], [f"m_{name}"]
+            )
+        )
         if total:
             nodes.append(helper.make_node("Add", [total, f"m_{name}"], [f"s_{name}"]))
         total = f"s_{name}" if total else f"m_{name}"
@@ -138,6 +142,8 @@ def write_leapp(
     if change is not None:
         change(told)
     (folder / f"{NODE}.onnx").write_bytes(data)
-    save_file({f"{NODE}/last_action_in": np.full((1, 12), initial, np.float32)}, folder / f"{NODE}_initial_values.safetensors")
+    save_file(
+        {f"{NODE}/last_action_in": np.full((1, 12), initial, np.float32)}, folder / f"{NODE}_initial_values.safetensors"
+    )
     (folder / f"{NODE}.yaml").write_text(yaml.safe_dump(told, sort_keys=False))
     return folder
