@@ -40,8 +40,8 @@ IMPORT_LEAPP = Command(
     run=later("gantry_deploy.leapp.command:run"),
     description=(
         "Verify a LEAPP folder, match its tensors by kind and element names with a robot, and write a bundle with the "
-        "unchanged network, which runs like any other (docs/leapp.md). Needs neither leapp nor torch. Refused are code, "
-        "changed files, gains of zero, and inputs that this runtime has no signal for. Exit code 2 if it is refused."
+        "unchanged network, which runs like any other (docs/leapp.md). Needs neither leapp nor torch. Code, changed "
+        "files, gains of zero and inputs that this runtime has no signal for are refused, with exit code 2."
     ),
     epilog=(
         "examples:\n"

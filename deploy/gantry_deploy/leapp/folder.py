@@ -162,7 +162,7 @@ class _Reader:
         rate = self._mapping(pipeline.get("configs"), "pipeline.configs").get("frequency")
         if not is_number(rate) or not rate > 0.0:
             raise LeappError(
-                f"{self._where}: pipeline.configs.frequency is {plain_text(rate)}, expected the rate of the steps in Hz."
+                f"{self._where}: pipeline.configs.frequency is {plain_text(rate)}, expected the rate in Hz."
             )
         return float(rate)
 

@@ -91,28 +91,26 @@ class GraphNetwork(OnnxPolicy):
     def _check_sizes(self, output: tuple[int, ...]) -> tuple[str, str]:
         """Refuse inputs and outputs of other names, shapes or types than the wiring's; further outputs are not read."""
         graph = self._graph
-        wanted: dict[str, tuple[tuple[int, ...], str]] = {
-            item.name: ((1, len(item.order)), "float32") for item in graph.inputs
-        }
-        wanted |= {state.name: (state.shape, state.dtype) for state in graph.states}
+        states = [((state.name, state.output), state.shape, state.dtype) for state in graph.states]
+        wanted = {item.name: ((1, len(item.order)), "float32") for item in graph.inputs}
         given = {graph.output: (output, "float32")}
-        given |= {state.output: (state.shape, state.dtype) for state in graph.states}
+        for (name, source), shape, dtype in states:
+            wanted[name], given[source] = (shape, dtype), (shape, dtype)
         inputs = {item.name: item for item in self._network.inputs}
         outputs = {item.name: item for item in self._network.outputs}
         if set(inputs) != set(wanted):
-            raise PolicyError(
-                f"{self.FILE} has the inputs {', '.join(sorted(inputs))}, the contract says {', '.join(sorted(wanted))}."
-            )
-        for name, (shape, dtype) in (*wanted.items(), *given.items()):
-            tensor = outputs.get(name) if name in given else inputs[name]
-            if tensor is None:
-                raise PolicyError(f"{self.FILE} has no output '{name}'; it has {', '.join(sorted(outputs))}.")
-            found = tuple(tensor.shape), ONNX_TYPES.get(tensor.type, tensor.type)
-            if found != (shape, dtype):
-                raise PolicyError(
-                    f"The network's '{name}' is {found[1]} of shape {found[0]}, the contract says {dtype} of shape "
-                    f"{shape}."
-                )
+            found, expected = (", ".join(sorted(names)) for names in (inputs, wanted))
+            raise PolicyError(f"{self.FILE} has the inputs {found}, the contract says {expected}.")
+        if missing := sorted(set(given) - set(outputs)):
+            raise PolicyError(f"{self.FILE} has no output '{missing[0]}'; it has {', '.join(sorted(outputs))}.")
+        for tensors, fits in ((inputs, wanted), (outputs, given)):
+            for name, (shape, dtype) in fits.items():
+                found = tuple(tensors[name].shape), ONNX_TYPES.get(tensors[name].type, tensors[name].type)
+                if found != (shape, dtype):
+                    raise PolicyError(
+                        f"The network's '{name}' is {found[1]} of shape {found[0]}, the contract says {dtype} of shape "
+                        f"{shape}."
+                    )
         return next(iter(wanted), ""), graph.output
 
 

@@ -180,7 +180,7 @@ class _Observing(nn.Module):
 
 
 class _Acting(nn.Module):
-    """The network's action, and what the observation was made of, to joint targets and the action that is remembered."""
+    """The network's action, and what the observation was made of, to joint targets and the remembered action."""
 
     def __init__(self, contract: PolicyContract, layout: Layout) -> None:
         super().__init__()

@@ -79,9 +79,7 @@ def _export_leapp(args: argparse.Namespace) -> dict[str, Any]:
             run, trained = open_trained(source)
             source = export_run(run, source, trained, Path(scratch) / BUNDLE)
         difference = export_leapp(load_bundle(source), folder)
-    print(
-        f"LEAPP: {path_text(folder)} ({STEPS} steps of the graph and the runtime differ by at most {difference:.1e} rad)"
-    )
+    print(f"LEAPP: {path_text(folder)} ({STEPS} steps of graph and runtime differ by at most {difference:.1e} rad)")
     return {"leapp": str(folder), "steps_compared": STEPS, "difference_rad": difference}
 
 
@@ -91,9 +89,9 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     description=(
-        "Write the policy of a run's newest checkpoint as a bundle. With --format leapp write a folder that the package "
-        "leapp and what is built on it run (docs/leapp.md): observation, network and decoder as one ONNX graph, "
-        "compared with the runtime before it counts."
+        "Write the policy of a run's newest checkpoint as a bundle. With --format leapp write a folder that the "
+        "package leapp and what is built on it run (docs/leapp.md): observation, network and decoder as one ONNX "
+        "graph, compared with the runtime before it counts."
     ),
     epilog=(
         "examples:\n"

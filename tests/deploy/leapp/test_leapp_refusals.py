@@ -45,7 +45,7 @@ CHANGES = [
     Change(("pipeline", "initial_values"), "../x.safetensors", "expected a file in the bundle's folder"),
     Change(("pipeline", "initial_values"), "pickled.safetensors", "is not readable"),
     Change(("pipeline", "initial_values"), "missing.safetensors", "cannot be read: No such file"),
-    Change(("pipeline", "configs"), {}, "frequency is None, expected the rate of the steps in Hz"),
+    Change(("pipeline", "configs"), {}, "frequency is None, expected the rate in Hz"),
     Change(("pipeline", "configs", "frequency"), 2.0, "rate_hz", ContractError),
     Change(("pipeline", "data_flow"), {f"{NODE}/a": [f"{NODE}/b"]}, "expected a single one"),
     Change(("models", "second"), {}, "joins 2 networks"),
