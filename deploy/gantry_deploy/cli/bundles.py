@@ -58,7 +58,9 @@ def _open_leapp(path: Path, args: argparse.Namespace) -> Bundle:
             "--robot NAME --output FOLDER"
         )
     if args.public_key is not None:
-        raise LeappError(f"{path_text(path)} is a LEAPP folder, which nobody has signed, and a public key was given.")
+        raise LeappError(
+            f"{path_text(path)} is a LEAPP folder, which carries no signature, and a public key was given."
+        )
     from gantry_deploy.leapp.importing import import_leapp
 
     return import_leapp(path, leapp_settings(args)).bundle

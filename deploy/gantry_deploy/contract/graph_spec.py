@@ -55,7 +55,7 @@ class GraphSpec:
     order: tuple[int, ...]
     """Per joint of the contract, its place in that output."""
     states: tuple[GraphState, ...] = ()
-    """What the network remembers."""
+    """Memory of the network."""
 
     def __post_init__(self) -> None:
         names = [item.name for item in (*self.inputs, *self.states)]

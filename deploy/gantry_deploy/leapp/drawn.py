@@ -31,10 +31,11 @@ Arrays = dict[str, NDArray[Any]]
 def drawn_states(
     spec: RobotSpec, default_rad: tuple[float, ...], limits: tuple[tuple[float, ...], ...], rate_hz: float
 ) -> Arrays:
-    """States around a pose, as golden data name them: joints, attitude, velocities, commands, times; 100 rows.
+    """States around a pose, as golden data name them, (100, k) each in SI units: joints, attitude, velocities in
+    the base's frame, commands, times.
 
     Args:
-        spec: The robot, within whose limits the joints stay.
+        spec: The robot; joints stay within its limits.
         default_rad: Pose (n,) in the middle.
         limits: Smallest and largest command, 3 numbers each, m/s and rad/s.
         rate_hz: Of the steps.
@@ -61,11 +62,12 @@ def drawn_states(
 
 
 def answers(network: Network, folder: LeappFolder, wiring: Wiring, states: Arrays) -> dict[str, FloatArray]:
-    """Outputs of the graph by itself, (100, k) each, for drawn states; what flows back begins anew in each episode.
+    """Outputs of the graph by itself, (100, k) each, targets in rad, for drawn states; what flows back begins anew in
+    each episode.
 
     Args:
         network: The graph.
-        folder: Its description, by whose names it is fed.
+        folder: Its description, with the names that it is fed by.
         wiring: Which signal each input takes.
         states: Of :func:`drawn_states`.
     """

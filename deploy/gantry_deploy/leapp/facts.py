@@ -17,7 +17,7 @@ FACTS_KEY = "gantry_facts"
 
 @dataclass(frozen=True)
 class LeappFacts:
-    """What a contract says beyond a LEAPP bundle; joint arrays follow ``joint_names``."""
+    """Numbers of a contract without a place in a LEAPP bundle; joint arrays follow ``joint_names``."""
 
     robot: str
     """Robot that the policy was trained for."""

@@ -8,7 +8,6 @@ the tensors of one or more networks and what flows between them, each network is
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from gantry_deploy.bundle.files import MANIFEST, MAX_BYTES
 from gantry_deploy.errors import LeappError
 from gantry_hardware.files.bounds import is_number
+from gantry_hardware.files.json_file import JsonError, parse_json
 from gantry_hardware.files.text import names_text, path_text, plain_text
 from gantry_hardware.files.yaml_file import read_yaml
 
@@ -185,8 +185,8 @@ class _Reader:
     def _shape(self, value: Any, where: str) -> tuple[int, ...]:
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except ValueError:
+                value = parse_json(value, f"{where}.shape")
+            except JsonError:
                 value = None
         shape = value if isinstance(value, list) else [0]
         if (

@@ -1,4 +1,4 @@
-"""What a LEAPP bundle leaves open, given on the command line: the robot, gains, a pose to begin in, commands."""
+"""Options for all that a LEAPP bundle leaves open: the robot, gains, a pose to begin in, limits of commands."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL, LIN_VEL, COMMAND = (
 SEEN = (JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL)
 """Signals that the decoder looks at too."""
 LAST_ACTION, LAST_COMMAND, STEP, HISTORY, FRESH = "last_action", "last_command", "step", "history", "fresh"
-"""What flows back: input ``<name>_in``, output ``<name>_out``. Fresh is 1 while there is no history yet, else 0."""
+"""States that flow back: input ``<name>_in``, output ``<name>_out``. Fresh is 1 while there is no history yet, else 0."""
 TARGET, KP, KD = "joint_pos_target", "joint_pos_kp_gains", "joint_pos_kd_gains"
 """Outputs to follow."""
 OPSET, IR_VERSION = 20, 10
@@ -53,7 +53,7 @@ class Layout:
     signals: dict[str, int]
     """Input to its number of values."""
     states: dict[str, tuple[int, ...]]
-    """What flows back, to its shape."""
+    """State that flows back, to its shape."""
 
     @property
     def names(self) -> list[str]:
@@ -62,12 +62,12 @@ class Layout:
 
     @property
     def passed(self) -> list[str]:
-        """What the decoder looks at beside the action, in order; time and command where there are some."""
+        """Inputs of the decoder beside the action, in order; time and command where there are some."""
         found = ([_TIME] if STEP in self.states else []) + ([_SHAPED] if COMMAND in self.signals else [])
         return found + [_SEEN + name for name in SEEN]
 
     def examples(self) -> tuple[Tensor, ...]:
-        """An example of every input in order: a robot that stands, at the beginning."""
+        """An example (1, k) of every input in order, in SI units: a robot that stands, in the first step."""
         found = [torch.zeros(1, size) for size in self.signals.values()]
         found[list(self.signals).index(ROTATION)][0, 3] = 1.0
         return (*found, *(torch.full(shape, float(name == FRESH)) for name, shape in self.states.items()))
@@ -275,7 +275,7 @@ def _of_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _prepared(model: onnx.ModelProto, prefix: str) -> onnx.ModelProto:
-    """A part whose inner names are its own; names of inputs and outputs stay."""
+    """A part with inner names of its own; names of inputs and outputs stay."""
     model = compose.add_prefix(model, prefix, rename_inputs=False, rename_outputs=False)
     model.ir_version = IR_VERSION
     return model
