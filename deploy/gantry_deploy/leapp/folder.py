@@ -159,7 +159,7 @@ class _Reader:
         return value
 
     def _rate_hz(self, pipeline: Mapping[str, Any]) -> float:
-        rate = self._mapping(pipeline.get("configs"), "pipeline.configs").get("frequency")
+        rate: Any = self._mapping(pipeline.get("configs"), "pipeline.configs").get("frequency")
         if not is_number(rate) or not rate > 0.0:
             raise LeappError(
                 f"{self._where}: pipeline.configs.frequency is {plain_text(rate)}, expected the rate in Hz."

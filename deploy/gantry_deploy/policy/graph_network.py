@@ -92,8 +92,9 @@ class GraphNetwork(OnnxPolicy):
         """Refuse inputs and outputs of other names, shapes or types than the wiring's; further outputs are not read."""
         graph = self._graph
         states = [((state.name, state.output), state.shape, state.dtype) for state in graph.states]
+        wanted: dict[str, tuple[tuple[int, ...], str]]
         wanted = {item.name: ((1, len(item.order)), "float32") for item in graph.inputs}
-        given = {graph.output: (output, "float32")}
+        given: dict[str, tuple[tuple[int, ...], str]] = {graph.output: (output, "float32")}
         for (name, source), shape, dtype in states:
             wanted[name], given[source] = (shape, dtype), (shape, dtype)
         inputs = {item.name: item for item in self._network.inputs}

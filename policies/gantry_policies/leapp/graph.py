@@ -37,7 +37,7 @@ JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL, LIN_VEL, COMMAND = (
 SEEN = (JOINT_POS, JOINT_VEL, ROTATION, ANG_VEL)
 """Signals that the decoder looks at too."""
 LAST_ACTION, LAST_COMMAND, STEP, HISTORY, FRESH = "last_action", "last_command", "step", "history", "fresh"
-"""States that flow back: input ``<name>_in``, output ``<name>_out``. Fresh is 1 while there is no history yet, else 0."""
+"""States that flow back: input ``<name>_in``, output ``<name>_out``. Fresh is 1 before there is a history, else 0."""
 TARGET, KP, KD = "joint_pos_target", "joint_pos_kp_gains", "joint_pos_kd_gains"
 """Outputs to follow."""
 OPSET, IR_VERSION = 20, 10
