@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version="${1:?which Python? For example: scripts/test_robot_side.sh 3.10}"
-extras="${2-robot,signing,data,corrections,serve,unitree,ros}"
+extras="${2-robot,signing,data,corrections,serve,leapp,unitree,ros}"
 
 python="$version"
 if [[ "$version" =~ ^3\.[0-9]+$ ]]; then

@@ -10,7 +10,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-LOWEST_TESTED = ("robot", "signing", "data", "gym", "serve")
+LOWEST_TESTED = ("robot", "signing", "data", "gym", "serve", "leapp")
 """Extras that `make test-lowest` installs, beside what every robot needs."""
 
 

@@ -95,3 +95,7 @@ class MalformedMessageError(PolicyServerError):
 
 class FlashError(GantryError):
     """A release cannot be put onto a robot, or a robot cannot return to one: the reason, and what to do about it."""
+
+
+class LeappError(BundleError):
+    """A LEAPP bundle that cannot be run here, or a policy that cannot be written as one: what stands in the way."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, update_card
 from gantry_deploy.bundle.locate import find_bundle, is_pretrained
-from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
+from gantry_deploy.cli.bundles import add_bundle_arguments, is_leapp, open_bundle
 from gantry_deploy.cli.command import (
     UsageError,
     add_json_option,
@@ -48,7 +48,7 @@ _WORD = 28
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     defaults, usual = RolloutConfig(), simulated_backends()
-    add_bundle_arguments(parser)
+    add_bundle_arguments(parser, leapp=True)
     parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
     parser.add_argument(
         "--seconds",
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
             f"card not written: episodes of {config.seconds:g} s are too short; the task's are {result.short_of_s:g} s"
         )
     elif not args.no_card:
-        _write_card(args.bundle, bundle, report)
+        _write_card(args, bundle, report)
     emit_result(args, {"bundle": args.bundle, **report})
     return 0 if report["verdict"] == "passed" else 1
 
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> RolloutConfig:
     if args.backend is not None:
         choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
-    contract = _contract(args.bundle)
+    contract = _contract(args)
     backend, options, seconds = _usual(contract)
     if args.backend is None:
         args.backend = backend
@@ -147,10 +147,10 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     )
 
 
-def _contract(name: str) -> PolicyContract | None:
+def _contract(args: argparse.Namespace) -> PolicyContract | None:
     """A bundle's contract; None for one that cannot be loaded, which is refused later, stage by stage."""
     try:
-        return load_bundle(find_bundle(name)).contract
+        return open_bundle(args).contract if is_leapp(args) else load_bundle(find_bundle(args.bundle)).contract
     except GantryError:
         return None
 
@@ -216,10 +216,13 @@ def _line(stage: Stage) -> str:
     return f"{word}  {stage.name:<{_WORD}}{stage.text}"
 
 
-def _write_card(name: str, bundle: Bundle, report: Report) -> None:
-    if is_pretrained(name):
+def _write_card(args: argparse.Namespace, bundle: Bundle, report: Report) -> None:
+    if is_pretrained(args.bundle):
         # What was installed stays as it was released; a copy may be measured.
-        print(f"card not written: {printable(name)} belongs to the installation")
+        print(f"card not written: {printable(args.bundle)} belongs to the installation")
+        return
+    if is_leapp(args):
+        print(f"card not written: {path_text(bundle.path)} is a LEAPP folder; gantry import-leapp makes it a bundle")
         return
     if bundle.is_signed:
         # A new card is a new manifest, and only the owner of the key can sign that.

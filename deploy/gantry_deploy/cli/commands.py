@@ -33,6 +33,23 @@ CHECK = Command(
     ),
 )
 
+IMPORT_LEAPP = Command(
+    name="import-leapp",
+    help="make a LEAPP folder, which Isaac Lab exports, a bundle",
+    add_arguments=later("gantry_deploy.leapp.command:add_arguments"),
+    run=later("gantry_deploy.leapp.command:run"),
+    description=(
+        "Verify a LEAPP folder, match its tensors by kind and element names with a robot, and write a bundle with the "
+        "unchanged network, which runs like any other (docs/leapp.md). Needs neither leapp nor torch. Code, changed "
+        "files, gains of zero and inputs that this runtime has no signal for are refused, with exit code 2."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry import-leapp Isaac-Velocity-Flat-UnitreeGo2 --robot go2 --output walk\n"
+        "  gantry import-leapp go2-newton --robot go2 --stiffness 25 --damping 0.5 --output walk"
+    ),
+)
+
 CALIBRATE = Command(
     name="calibrate",
     help="calibrate cameras by printed boards: lens, and pose on the robot",

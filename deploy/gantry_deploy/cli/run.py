@@ -54,7 +54,7 @@ MIN_DURATION_S, MAX_DURATION_S = 0.001, 30 * 86400.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add_bundle_arguments(parser)
+    add_bundle_arguments(parser, leapp=True)
     parser.add_argument(
         "--backend",
         help=f"robot to run on: {', '.join(backend_names())}; if not given {simulated_backends()}",

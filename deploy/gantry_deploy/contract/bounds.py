@@ -23,6 +23,7 @@ from gantry_deploy.contract.footstep_spec import (
     SupportSpec,
     SwingSpec,
 )
+from gantry_deploy.contract.graph_spec import MAX_STATE, GraphInput, GraphSpec, GraphState
 from gantry_deploy.contract.parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -232,6 +233,9 @@ RANGES: dict[type, dict[str, Range]] = {
     },
     BodyPoseSpec: {"ahead_m": Range(0.0, 10.0), "nose_m": Range(LEAST, 2.0), "belly_m": Range(0.0, 0.3)},
     StepsSpec: {},
+    GraphInput: {"order": Range(0, MAX_STATE)},
+    GraphState: {"shape": Range(1, MAX_STATE), "initial": Range(-1e9, 1e9)},
+    GraphSpec: {"order": Range(0, MAX_STATE)},
 }
 """Part of a contract to its numbers. A test holds that none is left out."""
 

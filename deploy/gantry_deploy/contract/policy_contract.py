@@ -21,6 +21,7 @@ from gantry_deploy.contract.bounds import (
     require_length,
 )
 from gantry_deploy.contract.embodiments import load_embodiment
+from gantry_deploy.contract.graph_spec import GraphSpec
 from gantry_deploy.contract.parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -145,7 +146,9 @@ class PolicyContract:
     instruction: InstructionSpec | None = None
     """Instructions that the policy follows; None for a policy that is told nothing in words."""
     recurrent: tuple[str, ...] = ()
-    """Names of recurrent state tensors; empty for a memoryless network."""
+    """Names of recurrent state tensors, those of ``graph.states``; empty for a memoryless network."""
+    graph: GraphSpec | None = None
+    """Wiring of a network that takes raw signals one by one; None for one that takes the observation as a whole."""
     normalization: str = NORMALIZATION
     """Normalisation of observations beyond their terms' scale and clip, which always come before the network."""
     acceptance: Acceptance = field(default_factory=Acceptance)
@@ -178,7 +181,19 @@ class PolicyContract:
             raise ContractError(
                 f"The observation {there} the term '{INSTRUCTION_TERM}', and the contract has {missing}."
             )
+        if self.graph is not None:
+            self._check_graph(self.graph)
         _embodiment(self.embodiment).check_contract(self)
+
+    def _check_graph(self, graph: GraphSpec) -> None:
+        """Refuse wiring that does not fit the observation, the joints or the names of the states."""
+        graph.check({term.name: term.size for term in self.observations if term.history == 1}, len(self.joint_names))
+        states = tuple(state.name for state in graph.states)
+        if states != self.recurrent:
+            raise ContractError(f"recurrent is {self.recurrent}, expected the names of graph.states: {states}.")
+        others = {"cameras": self.cameras, "chunk": self.chunk, "map_window": self.map_window}
+        if there := [name for name, value in others.items() if value]:
+            raise ContractError(f"The contract has 'graph' and '{there[0]}', which such a network does not take.")
 
     def body_as(self, kind: type[B]) -> B:
         """The body, which must be of a type.

@@ -361,5 +361,5 @@ class Controller:
         if not self.safety.sources(Role.TASK):
             return "no policy is loaded."
         now_s = self.robot.now_s()
-        refusal = None if self.inputs is None else self.inputs.refusal(now_s)
+        refusal = None if self.inputs is None else self.inputs.refusal(now_s, self._state)
         return self._buffer.missing() or refusal or self._idle.refusal(self.safety.transition, self._state, now_s)

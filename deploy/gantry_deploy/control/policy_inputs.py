@@ -6,11 +6,16 @@ import numpy as np
 
 from gantry_deploy.control.ticks import Tick
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.observations.builder import needed_signals
 from gantry_deploy.perception.images import MOVING_RAD_S, make_picture_source
 from gantry_deploy.perception.maps import MapSource, require_source
 from gantry_deploy.perception.road import SurroundingsSource, require_surroundings
 from gantry_deploy.policy.runner import Decide, PolicyRunner, PolicyStep
 from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
+
+VELOCITY = "lin_vel_base_in_base_m_s"
+"""Signal that only a robot with an estimator or odometry reports."""
 
 
 class PolicyInputs:
@@ -42,8 +47,16 @@ class PolicyInputs:
         self._pictures = make_picture_source(runner.contract, robot)
         self._timeout_s = surroundings_timeout_s
 
-    def refusal(self, now_s: float) -> str | None:
-        """Input without which the policy must not start, or None."""
+    def lacking(self, state: RobotState) -> str | None:
+        """Estimate that the policy observes and the robot does not report, or None."""
+        if VELOCITY in needed_signals(self.runner.contract) and state.lin_vel_base_in_base_m_s is None:
+            return "the policy observes the base's linear velocity, and the robot has no estimator that reports it."
+        return None
+
+    def refusal(self, now_s: float, state: RobotState | None) -> str | None:
+        """Input without which the policy must not start, or None; ``state`` is the newest reading."""
+        if state is not None and (lacking := self.lacking(state)) is not None:
+            return lacking
         if self._map_source is not None and self._map_source.lost(now_s):
             return "the policy looks at a map, and none has come for a while."
         if self.runner.contract.instruction is not None and not self.runner.instruction:

@@ -76,7 +76,7 @@ class WalkSession:
         Raises:
             SafetyError: If the robot may not stand up, and then nothing has moved, or if the policy may not start.
         """
-        self.controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
+        self._look()
         self.controller.request(Event.STAND)
         try:
             self.controller.run(command_input=self._source, on_tick=self._on_tick)
@@ -89,6 +89,17 @@ class WalkSession:
                 self.controller.send_final_damping()
             except RobotError as error:
                 self._say(f"the robot took no last damping command: {error}")
+
+    def _look(self) -> None:
+        """Look at the robot before it moves, so that a fault refuses the stand by its reason, and so does an estimate
+        that the policy observes and that does not come within a moment."""
+        state, inputs = self.controller.tick().state, self.controller.inputs
+        if inputs is None or state is None or inputs.lacking(state) is None:
+            return
+        self.controller.run(START_PATIENCE_S)
+        state = self.controller.tick().state
+        if state is not None and (lacking := inputs.lacking(state)) is not None:
+            raise SafetyError(f"The robot does not stand up: {lacking}")
 
     def goal_distance_m(self, goal: Goal) -> float | None:
         """Distance from a goal at the last tick under the policy; None without odometry."""

@@ -48,6 +48,11 @@ def joint_pos(signals: Signals, constants: TermConstants) -> Array:
     return signals.joint_pos_rad - constants.default_pos_rad
 
 
+def joint_pos_absolute(signals: Signals, constants: TermConstants) -> Array:
+    """Joint positions as they are measured, (N, n), rad."""
+    return signals.joint_pos_rad
+
+
 def joint_vel(signals: Signals, constants: TermConstants) -> Array:
     """Joint velocities, (N, n), rad/s."""
     return signals.joint_vel_rad_s
@@ -63,6 +68,11 @@ def projected_gravity(signals: Signals, constants: TermConstants) -> Array:
     xp = namespace(signals.quat_base_to_world_wxyz)
     w, x, y, z = (signals.quat_base_to_world_wxyz[:, i] for i in range(4))
     return xp.stack((2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0), axis=-1)
+
+
+def base_rotation(signals: Signals, constants: TermConstants) -> Array:
+    """Unit quaternion that rotates base vectors into the world, w first, (N, 4)."""
+    return signals.quat_base_to_world_wxyz
 
 
 def last_action(signals: Signals, constants: TermConstants) -> Array:
@@ -183,7 +193,11 @@ TERMS: dict[str, TermInfo] = {
     "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s", mirror=(-1, 1, -1)),
     "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", "", mirror=(1, -1, 1)),
     "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad", mirror=mirror_contract_joints),
+    "joint_pos_absolute": TermInfo(
+        joint_pos_absolute, "state/joint/position", "", "rad", mirror=mirror_contract_joints
+    ),
     "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s", mirror=mirror_contract_joints),
+    "base_rotation": TermInfo(base_rotation, "state/body/rotation", "world", "", mirror=(1, -1, 1, -1)),
     "last_action": TermInfo(last_action, "", "", "", mirror=mirror_action),
     "velocity_command": TermInfo(
         velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s", mirror=(1, -1, -1)

@@ -30,9 +30,11 @@ class Planner:
 
     @property
     def remembers(self) -> bool:
-        """Whether an answer depends on earlier ones: single steps that correct a plan, of which more is left."""
+        """Whether an answer depends on earlier ones: single steps that correct a plan, of which more is left, or a
+        network with a state."""
         contract = self.network.contract
-        return contract.planned_steps() is None and contract.planned_steps(base=True) is not None
+        corrects = contract.planned_steps() is None and contract.planned_steps(base=True) is not None
+        return corrects or bool(contract.recurrent)
 
     def reset(self) -> None:
         """Forget what was planned."""

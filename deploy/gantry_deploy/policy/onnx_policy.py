@@ -40,10 +40,7 @@ class OnnxPolicy:
 
     def __init__(self, model_bytes: bytes, contract: PolicyContract) -> None:
         self.contract = contract
-        if contract.recurrent:
-            raise PolicyError(
-                f"The policy has recurrent state ({', '.join(contract.recurrent)}); this runtime has none."
-            )
+        self._check_kind()
         if contract.normalization != NORMALIZATION:
             raise PolicyError(
                 f"The policy's observations are normalised '{contract.normalization}'; this runtime knows only "
@@ -134,6 +131,14 @@ class OnnxPolicy:
     def _action_name(self, index: int) -> str:
         names = self.contract.joint_names
         return names[index] if len(names) == self.contract.action_size else f"action[{index}]"
+
+    def _check_kind(self) -> None:
+        """Refuse a network that takes something else than an observation."""
+        if self.contract.graph is not None:
+            raise PolicyError("The policy takes raw signals (contract.graph), and what asks it gives an observation.")
+        if self.contract.recurrent:
+            names = ", ".join(self.contract.recurrent)
+            raise PolicyError(f"The policy has recurrent state ({names}), and the contract has no 'graph' for it.")
 
     def _is_residual(self) -> bool:
         return self.contract.is_residual

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.contract.graph_spec import GraphSpec
 from gantry_deploy.contract.parts import ChunkSpec
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
+from gantry_deploy.policy.graph_network import GraphNetwork
 from gantry_deploy.policy.onnx_policy import Images, OnnxBase, OnnxPolicy
 
 FloatArray = NDArray[np.float32]
@@ -78,6 +80,37 @@ class StepPolicy:
     def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
         """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
         return PolicyAction(self.network(observation, images))
+
+
+class GraphPolicy:
+    """A network that takes raw signals one by one, and what it remembers between steps.
+
+    Args:
+        bundle: A policy with wiring.
+        graph: Its contract's.
+
+    Raises:
+        PolicyError: If network and contract do not fit.
+    """
+
+    def __init__(self, bundle: Bundle, graph: GraphSpec) -> None:
+        self.network = GraphNetwork(bundle.model_bytes, bundle.contract, graph)
+        self._state = self.network.initial_state
+
+    def reset(self) -> None:
+        """See :meth:`Policy.reset`."""
+        self._state = self.network.initial_state
+
+    def copy(self) -> GraphPolicy:
+        """See :meth:`Policy.copy`."""
+        other = copy(self)
+        other.reset()
+        return other
+
+    def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
+        """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
+        action, self._state = self.network.step(observation, self._state)
+        return PolicyAction(action)
 
 
 class PlannedBase:
@@ -159,6 +192,8 @@ def open_policy(bundle: Bundle) -> Policy:
     Raises:
         PolicyError: If a network and the contract do not fit.
     """
+    if bundle.contract.graph is not None:
+        return GraphPolicy(bundle, bundle.contract.graph)
     chunk = _chunk_of(bundle)
     return StepPolicy(bundle) if chunk is None else ChunkedPolicy(bundle, chunk)
 

@@ -1,0 +1,1 @@
+"""Policies as LEAPP bundles: one graph from raw signals to joint targets, and its description."""
