@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -187,11 +189,14 @@ class _Functions(TorchFunctionMode):
         if func in (Tensor.__getitem__, Tensor.__setitem__) and on_device(args[0]) and _listed(args[1]):
             self._watch.note(MADE)
         found = func(*args, **kwargs)
-        if func in _MAKERS and on_device(found) and not any(on_device(leaf) for leaf in tree_leaves((args[1:], kwargs))):
-            if func is Tensor.new_tensor or not on_device(args[0]):
-                self._watch.note(MADE)
-                if numbers is not None and func is not Tensor.new_tensor:
-                    numbers.keep(found, func(*args, **{**kwargs, "device": "cpu"}))
+        if (
+            func in _MAKERS
+            and on_device(found)
+            and not any(on_device(leaf) for leaf in tree_leaves((args[1:], kwargs)))
+        ) and (func is Tensor.new_tensor or not on_device(args[0])):
+            self._watch.note(MADE)
+            if numbers is not None and func is not Tensor.new_tensor:
+                numbers.keep(found, func(*args, **{**kwargs, "device": "cpu"}))
         return found
 
 
@@ -309,6 +314,11 @@ def _checked(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     return None if func._schema.name == "aten::_linalg_check_errors" else func(*args, **kwargs)
 
 
+def _alike(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
+    """An operation that torch has not written for ``meta`` and that waits for nothing."""
+    return torch.empty_like(args[0])
+
+
 def _counted(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     watch.note(ROWS)
     return torch.empty(max(1, args[2] if len(args) > 2 else 0), dtype=torch.int64, device=META)
@@ -330,6 +340,8 @@ _ANSWERED = {
     "aten::bincount": _counted,
     "aten::_linalg_check_errors": _checked,
     "aten::multinomial": _checked,
+    "aten::_sample_dirichlet": _alike,
+    "aten::_dirichlet_grad": _alike,
 }
 
 
@@ -357,11 +369,18 @@ def watched(allowed: Sequence[Allowed] = (), numbers: Numbers | None = None) -> 
         yield watch
 
 
+def _fused_devices() -> list[str]:
+    return [*_REAL_FUSED(), META]
+
+
+_REAL_FUSED = optimizer._get_fused_kernels_supported_devices
+
+
 @contextmanager
 def device_in_place() -> Iterator[None]:
-    """Let ``torch.Generator("meta")`` be a generator."""
-    torch.Generator = _generator  # type: ignore[misc, assignment]
-    try:
+    """Let generators be made on ``meta``, and optimisers be fused there, as on a GPU."""
+    with (
+        patch.object(torch, "Generator", _generator),
+        patch.object(optimizer, "_get_fused_kernels_supported_devices", _fused_devices),
+    ):
         yield
-    finally:
-        torch.Generator = _REAL_GENERATOR  # type: ignore[misc]
