@@ -325,7 +325,7 @@ class _Canvas:
         return self.xp.zeros(shape, dtype=self.xp.uint8, device=self.device)
 
     def _code(self, value: int) -> Array:
-        return self.xp.asarray(value, dtype=self.xp.uint8, device=self.device)
+        return self.xp.full((), value, dtype=self.xp.uint8, device=self.device)
 
     def _double(self, values: Array) -> Array:
         return self.xp.astype(values, self.xp.float64)

@@ -171,7 +171,7 @@ def _first_crossing(
     after = torch.minimum(found + width, end)
     first = found < rows
     before = torch.where(first, after, found)  # before the first sample the ground is as high as there
-    step = float(steps[0])
+    step = steps[0]
     near = torch.div(found - rows, width, rounding_mode="floor").to(slope.dtype).add_(1.0).mul_(step)
     flat = profile.flatten()
     at_after = flat.index_select(0, after).mul_(near + step)  # heights over the camera

@@ -145,7 +145,8 @@ class OdometryDrift:
         cos, sin = torch.cos(half), torch.sin(half)
         w, x, y, z = quat_base_to_world_wxyz.unbind(-1)
         quat = torch.stack((cos * w - sin * z, cos * x - sin * y, cos * y + sin * x, cos * z + sin * w), dim=-1)
-        scale = torch.tensor([self.cfg.xy_m, self.cfg.xy_m, self.cfg.z_m, self.cfg.yaw_rad], device=pos.device)
+        widths = (self.cfg.xy_m, self.cfg.xy_m, self.cfg.z_m, self.cfg.yaw_rad)
+        scale = torch.stack([torch.full((), width, device=pos.device) for width in widths])
         steps = torch.randn((len(pos), 4), generator=self._generator, device=pos.device) * scale * dt_s**0.5
         self.offset_m = self.offset_m + steps[:, :3]
         self.yaw_rad = self.yaw_rad + steps[:, 3]

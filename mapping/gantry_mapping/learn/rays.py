@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -37,8 +38,15 @@ def camera_rays(camera: DepthCamera, pos_base_in_world: torch.Tensor, quat_base_
         quat_base_to_world_wxyz: (N, 4).
     """
     base_to_world = rotation_matrix(quat_base_to_world_wxyz)
-    rays, offset = camera.rays_in_base(pos_base_in_world)
+    rays, offset = _rays_in_base(camera, pos_base_in_world.dtype, pos_base_in_world.device)
     return Rays(pos_base_in_world + base_to_world @ offset, rays @ base_to_world.transpose(1, 2))
+
+
+@functools.lru_cache(maxsize=64)
+def _rays_in_base(camera: DepthCamera, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """As of :meth:`DepthCamera.rays_in_base`, made once and kept: a GPU would be waited for at every frame."""
+    with torch.inference_mode(False):
+        return camera.rays_in_base(torch.zeros(0, dtype=dtype, device=device))
 
 
 def as_stack(

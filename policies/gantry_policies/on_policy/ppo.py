@@ -244,9 +244,11 @@ class FewSamplePPO(PPO):
         """rsl_rl's rule: towards the desired divergence from the policy that collected, by factors of 1.5."""
         if kl is None or self.desired_kl is None:
             return
-        if kl > self.desired_kl * 2.0:
+        # Read at once: every look at a number waits for a GPU.
+        far, near = torch.stack((kl > self.desired_kl * 2.0, (kl > 0.0) & (kl < self.desired_kl / 2.0))).tolist()
+        if far:
             self.set_learning_rate(max(MIN_LEARNING_RATE, self.learning_rate / 1.5))
-        elif 0.0 < kl < self.desired_kl / 2.0:
+        elif near:
             self.set_learning_rate(min(MAX_LEARNING_RATE, self.learning_rate * 1.5))
 
     def set_learning_rate(self, rate: float) -> None:
@@ -317,7 +319,8 @@ def _weighted_sum(
     shares: list[float], results: list[tuple[list[Tensor], dict[str, Tensor]]]
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
     """Gradients and losses of several parts, each weighted."""
-    weights = torch.tensor(shares, device=results[0][0][0].device)
+    # Filled in place of being copied from the CPU, which a GPU would be waited for.
+    weights = torch.stack([torch.full((), share, device=results[0][0][0].device) for share in shares])
 
     def combine(values: Sequence[Tensor]) -> Tensor:
         return torch.tensordot(weights, torch.stack(list(values)), dims=1)

@@ -322,7 +322,7 @@ class PpoTrainer(Trainer):
         """Stop before a policy of NaNs replaces the last good checkpoint."""
         wrong = [name for name, value in losses.items() if not math.isfinite(value)]
         networks = (*self.alg.actor.parameters(), *self.alg.critic.parameters())
-        if wrong or not all(bool(torch.isfinite(values).all()) for values in networks):
+        if wrong or not torch.stack([torch.isfinite(values).all() for values in networks]).all():
             what = f"losses ({', '.join(wrong)})" if wrong else "network's weights"
             raise TrainingError(f"The {what} stopped being finite in {self._where()}; a lower learning rate may help.")
 

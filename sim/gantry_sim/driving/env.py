@@ -23,6 +23,7 @@ from gantry_sim.driving.scenes.scene import BLOCKED, MOVING_M_S, Outcome
 from gantry_sim.driving.sensors.lidar import LidarConfig, finish
 from gantry_sim.driving.step_info import StepInfo
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
+from gantry_sim.process.device_work import numbers_like
 
 RECENT = 200.0
 """Episodes over which the progress of a training is told."""
@@ -327,7 +328,7 @@ class DriveEnv:
 
         def white(like: Tensor, std: tuple[float, ...]) -> Tensor:
             drawn = torch.randn(like.shape, generator=self.generator, device=self.device)
-            return like + drawn * torch.tensor(std, device=self.device)
+            return like + drawn * numbers_like(std, drawn)
 
         around, velocity = exact.surroundings, exact.lin_vel_base_in_base_m_s
         assert around is not None

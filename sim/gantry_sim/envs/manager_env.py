@@ -6,6 +6,7 @@ mjlab constructs its simulation and its sensor context inside two constructors; 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,8 @@ def diverged(env: ManagerBasedRlEnv) -> torch.Tensor:
 
 
 class GantryEnv(ManagerBasedRlEnv):
-    """mjlab's environment on MuJoCo C (``cpu``) or MuJoCo Warp (``cuda:0``, or anywhere with ``backend="warp"``).
+    """mjlab's environment on MuJoCo C (``cpu``) or MuJoCo Warp (``cuda:0``, or anywhere with ``backend="warp"`` or
+    ``GANTRY_PHYSICS_ENGINE=warp``, which is slow on a CPU and takes the way of a GPU).
 
     Args:
         cfg: Task configuration; changed by mjlab while it builds, so pass a fresh one.
@@ -92,7 +94,8 @@ class GantryEnv(ManagerBasedRlEnv):
     def __init__(
         self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
     ) -> None:
-        backend = backend or ("mjc" if device == "cpu" else "warp")
+        warp = device != "cpu" or os.environ.get("GANTRY_PHYSICS_ENGINE") == "warp"
+        backend = backend or ("warp" if warp else "mjc")
         if backend == "mjc" and device != "cpu":
             raise GantryError(f"The MuJoCo C backend runs on device 'cpu', not on '{device}'.")
         start_warp()

@@ -14,6 +14,7 @@ from torch import Tensor
 from gantry_deploy.observations.surroundings import ROAD, ROAD_BROKEN, ROAD_SOLID
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, YAW, FloatArray, Lane, LaneMap
 from gantry_sim.driving.maps.lines import edges
+from gantry_sim.process.device_work import numbers_like
 
 _STEP = 0.4
 """Cells between two samples of a lane."""
@@ -44,7 +45,7 @@ class RoadTiles:
             ``road_cells`` and ``road_place`` of :class:`gantry_deploy.observations.surroundings.Surroundings`.
         """
         corner = self.corner_m[which]
-        last = torch.tensor([self.cells.shape[2], self.cells.shape[1]], device=self.cells.device) - self.window
+        last = numbers_like((self.cells.shape[2] - self.window, self.cells.shape[1] - self.window), which)
         first = torch.floor((position_m - corner) / self.cell_m).long() - self.window // 2
         first = torch.minimum(first.clamp(min=0), last)
         reach = torch.arange(self.window, device=self.cells.device)

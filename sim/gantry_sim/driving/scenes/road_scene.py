@@ -158,7 +158,13 @@ class RoadScene:
         others, kinds = traffic.objects, traffic.kinds
         velocity = others[..., 3:4] * torch.stack((torch.cos(others[..., 2]), torch.sin(others[..., 2])), dim=-1)
         own = speed[:, None] * torch.stack((torch.cos(boxes[:, 2]), torch.sin(boxes[:, 2])), dim=-1)
-        now, soon = meets(boxes, others[..., [0, 1, 2, 4, 5]], velocity - own[:, None], NEAR_S, others[..., 6] > 0.5)
+        now, soon = meets(
+            boxes,
+            torch.cat((others[..., :3], others[..., 4:6]), dim=-1),
+            velocity - own[:, None],
+            NEAR_S,
+            others[..., 6] > 0.5,
+        )
         ends = {name: (now & (kinds == kind)).any(dim=1) for name, kind in KINDS.items()}
         ends["red_light"] = passed & (light > 0.75)
         return ends, soon.any(dim=1) & (speed.abs() > NEAR_M_S), traffic.safe_speed(limit)
@@ -221,7 +227,9 @@ class RoadScene:
             return None
         origin, direction = rays(self._scanner, self.cars.pose)
         others = self.traffic.objects
-        reach = cast_boxes(origin, direction, others[..., [0, 1, 2, 4, 5]], others[..., 6] > 0.5)
+        reach = cast_boxes(
+            origin, direction, torch.cat((others[..., :3], others[..., 4:6]), dim=-1), others[..., 6] > 0.5
+        )
         return reach.view(-1, layout.beams, RAYS_PER_BEAM).amin(-1).clamp(max=layout.range_max_m)
 
     def critic_extras(self) -> Tensor:

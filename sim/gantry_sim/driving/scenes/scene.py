@@ -13,6 +13,7 @@ from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.drivers.baselines import Manners
 from gantry_sim.driving.maps.projection import Window
+from gantry_sim.process.device_work import numbers_like
 
 MOVING_M_S = 0.3
 """A slower car does not move."""
@@ -148,7 +149,7 @@ def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
     width.
     """
     ahead = spec.center_x_in_base_m * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
-    size = torch.tensor([spec.length_m, spec.width_m], device=pose.device, dtype=pose.dtype)
+    size = numbers_like((spec.length_m, spec.width_m), pose)
     return torch.cat((pose[:, :2] + ahead, pose[:, 2:], size.expand(len(pose), 2)), dim=1)
 
 

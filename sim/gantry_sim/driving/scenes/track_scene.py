@@ -25,6 +25,7 @@ from gantry_sim.driving.sensors.lidar import LidarConfig
 from gantry_sim.driving.sensors.wall_scan import cast_chains
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.vehicle.cars import BatchedCars
+from gantry_sim.process.device_work import numbers_like
 
 BEHIND, AHEAD = int(BEHIND_M), int(AHEAD_M) + 1
 """Points of the middle line that drivers follow, behind and ahead of the car."""
@@ -246,7 +247,10 @@ class TrackScene:
         )
         steps = [round(reach / self._spacing_m) for reach in BENDS_M]
         seen = window(self.tracks, self.track, place.index, behind=0, count=steps[-1] + 1)
-        return torch.cat((torch.stack(own, dim=1), 2.0 * seen.curvature[:, steps]), dim=1)
+        return torch.cat(
+            (torch.stack(own, dim=1), 2.0 * seen.curvature.index_select(1, numbers_like(tuple(steps), place.index))),
+            dim=1,
+        )
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
         """Driven share of the race and lap times [s] of the cars of env_ids (m,); times are 0 where there are none."""

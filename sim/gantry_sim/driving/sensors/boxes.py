@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_sim.process.device_work import entries
+
 
 def corners(boxes: Tensor) -> Tensor:
     """Corners (..., 4, 2) of boxes (..., 5): front left, rear left, rear right, front right."""
@@ -82,7 +84,8 @@ def meets(one: Tensor, many: Tensor, velocity_m_s: Tensor, horizon_s: float, tak
     around = 0.5 * (
         torch.linalg.vector_norm(one[:, None, 3:5], dim=-1) + torch.linalg.vector_norm(many[..., 3:5], dim=-1)
     )
-    env, other = (taken & (apart <= around + way)).nonzero(as_tuple=True)
+    close = taken & (apart <= around + way)
+    env, other = entries(close)
     first, second, velocity = one[env], many[env, other], velocity_m_s[env, other]
     delta = second[:, :2] - first[:, :2]
     turn = second[:, 2] - first[:, 2]
@@ -98,8 +101,9 @@ def meets(one: Tensor, many: Tensor, velocity_m_s: Tensor, horizon_s: float, tak
         begin, end = slab(c * delta[:, 1] - s * delta[:, 0], c * velocity[:, 1] - s * velocity[:, 0], reach)
         enter, leave = torch.maximum(enter, begin), torch.minimum(leave, end)
     now, soon = torch.zeros_like(taken), torch.zeros_like(taken)
-    soon[env, other] = enter <= leave
-    now[env, other] = (enter <= leave) & (enter <= 0.0)
+    both = (enter <= leave) & close[env, other]
+    soon[env, other] = both
+    now[env, other] = both & (enter <= 0.0)
     return now, soon
 
 

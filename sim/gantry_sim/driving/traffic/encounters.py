@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.traffic.paths import STRIDE, TrafficMaps
+from gantry_sim.process.device_work import entries
 
 _ASIDE_M = 0.3
 _WALKER_ASIDE_M = 1.5
@@ -172,7 +173,7 @@ def must_give_way(
     """
     come, block = torch.zeros_like(users.taken), torch.zeros_like(users.taken)
     looks = users.taken & users.drives & (stops.distance_m < reach_m)
-    env, one = looks.nonzero(as_tuple=True)
+    env, one = entries(looks)
     if not len(env):
         return come, block
     places, own = maps.yields.shape[1], (users.row % maps.per_map)[env]
@@ -191,5 +192,6 @@ def must_give_way(
     number = torch.arange(users.row.shape[1], device=users.row.device)
     tie = (arrival < 1.5) & (number < one[:, None]) & (stops.distance_m[env, one] < 3.0)[:, None]
     near &= torch.where(first > 0.5, arrival < gap_s[env, one][:, None], tie & (first > -0.5))
-    come[env, one], block[env, one] = near.any(1), inside.any(1)
+    asked = looks[env, one]
+    come[env, one], block[env, one] = near.any(1) & asked, inside.any(1) & asked
     return come, block

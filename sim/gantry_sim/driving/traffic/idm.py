@@ -35,11 +35,18 @@ def idm_accel(
     """
     ratio = speed_m_s / wanted_m_s.clamp(min=0.1)
     square = ratio * ratio
-    free = torch.maximum(accel_m_s2 * (1.0 - square * square), -1.0 * torch.as_tensor(brake_m_s2).to(speed_m_s))
-    root = 2.0 * (torch.as_tensor(accel_m_s2).to(speed_m_s) * brake_m_s2).sqrt()
+    free = torch.maximum(accel_m_s2 * (1.0 - square * square), -1.0 * _like(brake_m_s2, speed_m_s))
+    root = 2.0 * (_like(accel_m_s2, speed_m_s) * brake_m_s2).sqrt()
     dynamic = speed_m_s * headway_s + speed_m_s * (speed_m_s - leader_m_s) / root
     share = (standstill_m + dynamic.clamp(min=0.0)) / gap_m.clamp(min=0.1)
     return free - accel_m_s2 * share * share
+
+
+def _like(number: Number, like: Tensor) -> Tensor:
+    """The number as a tensor of the same device and type, which a GPU is not waited for."""
+    return (
+        number.to(like) if isinstance(number, Tensor) else torch.full((), number, dtype=like.dtype, device=like.device)
+    )
 
 
 def safe_speed_m_s(gap_m: Tensor, leader_m_s: Tensor, brake_m_s2: float = 3.0, reaction_s: float = 1.0) -> Tensor:

@@ -106,6 +106,7 @@ class Lights:
     def __init__(self, plan: LightPlan, num_envs: int, cfg: LightsCfg | None = None, seed: int = 0) -> None:
         self.plan, self.cfg, self.seed = plan, cfg or LightsCfg(), seed
         _, junctions, groups = plan.phase.shape
+        self._most = int(plan.count.max())
         device, shape = plan.phase.device, (num_envs, junctions, groups)
         self._start = torch.zeros(shape, device=device)
         self._green = torch.ones(shape, device=device)
@@ -122,7 +123,7 @@ class Lights:
             episode: ``(m,)`` int64, counts the episodes of each.
         """
         phase, count = self.plan.phase[map_index], self.plan.count[map_index]
-        most = int(self.plan.count.max())
+        most = self._most
         junction = torch.arange(phase.shape[1], device=phase.device)[None, :, None]
         number = torch.arange(most + 1, device=phase.device)[None, None]
         env, turn = env_ids[:, None, None], episode[:, None, None]

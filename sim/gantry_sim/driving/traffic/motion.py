@@ -31,6 +31,7 @@ from gantry_sim.driving.traffic.slots import (
     S,
 )
 from gantry_sim.driving.traffic.traffic_cfg import BROKEN, CUT_IN, LEAD, STOPPED, WALKER, TrafficCfg
+from gantry_sim.process.device_work import entries, worth_doing
 
 YELLOW_BRAKE_M_S2 = 3.0
 """Deceleration beyond which a user goes on at yellow."""
@@ -51,10 +52,10 @@ def advance(state: Tensor, points: Tensor, dt_s: float) -> None:
     state[S] += way * torch.cos(state[HEADING]) / bend
     state[SPEED] = after
     changing = state[SPAN] > 0.0
-    if bool(changing.any()):
+    if worth_doing(changing):
         _change_lanes(state, changing, way)
     walking = (kind == WALKER) & (speed > 0.0)
-    if bool(walking.any()):
+    if worth_doing(walking):
         left = state[AIM] - state[LATERAL]
         arrived = walking & (left.abs() <= dt_s * speed)
         state[LATERAL] = torch.where(walking, state[LATERAL] + torch.sign(left) * dt_s * speed, state[LATERAL])
@@ -144,7 +145,7 @@ def start_cut_ins(cfg: TrafficCfg, state: Tensor, users: Users, found: Relations
     leader, a safe braking. The incentive is the wish to be ahead of the car, or the junction ahead.
     """
     pending = (state[BEHAVIOUR] == CUT_IN) & (state[TAKEN] > 0.5) & (state[SPAN] <= 0.0) & (state[SPEED] > 1.0)
-    env, slot = pending.nonzero(as_tuple=True)
+    env, slot = entries(pending)
     if not len(env):
         return
     ahead, gap, across = (part[env, slot] for part in (found.ahead_m, found.gap_m, found.across_m))
@@ -161,11 +162,10 @@ def start_cut_ins(cfg: TrafficCfg, state: Tensor, users: Users, found: Relations
     trigger = state[TRIGGER][env, slot] + 0.1 * speeds[:, -1]
     wish = (car < trigger) | (line_m[env, slot] < 60.0)
     go = wish & (mine > -_SAFE_BRAKE_M_S2) & (theirs > -_SAFE_BRAKE_M_S2) & (back.amin(1) > 2.0) & (front > 2.0)
-    env, slot, own = env[go], slot[go], own[go]
-    state[BEGIN, env, slot] = state[LATERAL, env, slot]
-    state[AIM, env, slot] = 0.0
-    state[TURN, env, slot] = 0.0
-    state[SPAN, env, slot] = (3.0 * own).clamp(min=15.0)
+    go &= pending[env, slot]
+    begun = ((BEGIN, state[LATERAL, env, slot]), (AIM, 0.0), (TURN, 0.0), (SPAN, (3.0 * own).clamp(min=15.0)))
+    for field, value in begun:
+        state[field, env, slot] = torch.where(go, value, state[field, env, slot])
 
 
 def walk(state: Tensor, users: Users, found: Relations) -> None:
@@ -174,7 +174,7 @@ def walk(state: Tensor, users: Users, found: Relations) -> None:
     They set out when the car is near but can still stop, and no other vehicle is about to pass.
     """
     under_way = (state[BEHAVIOUR] == WALKER) & (state[TAKEN] > 0.5) & (state[BEGIN] != state[AIM])
-    env, slot = under_way.nonzero(as_tuple=True)
+    env, slot = entries(under_way)
     if not len(env):
         return
     ahead, along, seen, across, reach = (
@@ -192,4 +192,5 @@ def walk(state: Tensor, users: Users, found: Relations) -> None:
     blocks = seen & (ahead.abs() < users.half_length_m[env] + 0.8) & (way > 0.0) & (way < reach + 0.6)
     begun = state[LATERAL][env, slot] != state[BEGIN][env, slot]
     goes = torch.where(begun, ~blocks.any(1), starts)
-    state[SPEED, env, slot] = torch.where(goes, state[WALK][env, slot].abs(), 0.0)
+    speed = torch.where(goes, state[WALK][env, slot].abs(), 0.0)
+    state[SPEED, env, slot] = torch.where(under_way[env, slot], speed, state[SPEED, env, slot])

@@ -21,6 +21,7 @@ from gantry_mapping.learn.rays import VOID_M
 from gantry_mapping.learn.torch_mapper import TorchMapper
 from gantry_mapping.mapper import Mapper, OnnxMapper
 from gantry_mapping.pipeline import MappingPipeline
+from gantry_sim.process.device_work import worth_doing
 from gantry_sim.robots.depth_camera import head_camera
 from gantry_sim.terrains.rasters import TerrainRasters
 
@@ -152,7 +153,7 @@ class StudentMap:
         self.pipeline = MappingPipeline(mapping, mapper, torch.zeros(1, 1, device=device), num_envs)
         """The robot's own."""
         self._ground = torch.from_numpy(ground.mapped_m).to(device).nan_to_num(nan=VOID_M, posinf=VOID_M, neginf=VOID_M)
-        self._resolution_m, self._corner = ground.resolution_m, ground.corner_m
+        self._resolution_m, self._corner = ground.resolution_m, torch.as_tensor(ground.corner_m, device=device)
         self._camera = mapping.cameras[0]
         self._generator = default_generator(device)
         self._noise = cfg.depth_noise if flaws else CLEAN
@@ -189,7 +190,7 @@ class StudentMap:
             self.pipeline.advance(self._dt_s)
             self._ticks += 1
             fresh |= (self._ticks + self._phase) % self._every == 0
-        if bool(self._new.any()):
+        if worth_doing(self._new):
             self.pipeline.reset(self._new)
         told = self._drift.step(pos_base_in_world, quat_base_to_world_wxyz, self._dt_s if passed else 0.0)
         self.pos, self.quat = told

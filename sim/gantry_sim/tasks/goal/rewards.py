@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.device_work import numbers_like
 from gantry_sim.tasks.goal.state import GoalState
 
 POSITION_LAST_S = 4.0
@@ -69,7 +70,7 @@ def stand_at_goal(env: GantryEnv, default_rad: tuple[float, ...]) -> Tensor:
     state = GoalState.of(env)
     feet_up = 1.0 - state.foot_contact.mean(-1)
     tilt = 1.0 - state.gravity_b[:, 2].square()
-    away = (state.joint_pos - state.joint_pos.new_tensor(default_rad)).abs().mean(-1)
+    away = (state.joint_pos - numbers_like(default_rad, state.joint_pos)).abs().mean(-1)
     there = (state.distance < NEAR_M) & (state.heading_error < ALIGNED_RAD)
     return there * torch.exp(-0.25 * (feet_up + tilt + away + state.distance))
 
@@ -165,7 +166,7 @@ def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tup
     here the range shrinks about its middle.
     """
     state = GoalState.of(env)
-    lower, upper = state.joint_pos.new_tensor(lower_rad), state.joint_pos.new_tensor(upper_rad)
+    lower, upper = numbers_like(lower_rad, state.joint_pos), numbers_like(upper_rad, state.joint_pos)
     middle, half = 0.5 * (lower + upper), 0.475 * (upper - lower)
     return ((state.joint_pos - middle).abs() - half).clamp(min=0.0).sum(-1)
 
@@ -173,13 +174,13 @@ def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tup
 def joint_vel_limit(env: GantryEnv, limit_rad_s: tuple[float, ...]) -> Tensor:
     """Shape (N,): excess of joint speeds over 90 % of their limits, rad/s."""
     state = GoalState.of(env)
-    return (state.joint_vel.abs() - 0.9 * state.joint_vel.new_tensor(limit_rad_s)).clamp(min=0.0).sum(-1)
+    return (state.joint_vel.abs() - 0.9 * numbers_like(limit_rad_s, state.joint_vel)).clamp(min=0.0).sum(-1)
 
 
 def joint_torque_limit(env: GantryEnv, limit_nm: tuple[float, ...]) -> Tensor:
     """Shape (N,): excess of torques over 80 % of the joints' limits, N m."""
     torque = joint_torque(env)
-    return (torque.abs() - 0.8 * torque.new_tensor(limit_nm)).clamp(min=0.0).sum(-1)
+    return (torque.abs() - 0.8 * numbers_like(limit_nm, torque)).clamp(min=0.0).sum(-1)
 
 
 def joint_torque(env: GantryEnv) -> Tensor:
@@ -190,8 +191,8 @@ def joint_torque(env: GantryEnv) -> Tensor:
 def arm_posture(env: GantryEnv, joints: tuple[int, ...], default_rad: tuple[float, ...]) -> Tensor:
     """Shape (N,): squares of the arms' distance from the default pose, a tenth of it on uneven ground."""
     state = GoalState.of(env)
-    index = list(joints)
-    away = (state.joint_pos - state.joint_pos.new_tensor(default_rad))[:, index].square().sum(-1)
+    away = state.joint_pos - numbers_like(default_rad, state.joint_pos)
+    away = away[:, numbers_like(joints, env.episode_length_buf)].square().sum(-1)
     window = state.window(state.goal_names.map_sensor).flatten(1)
     uneven = window.amax(-1) - window.amin(-1) >= FLAT_M
     return torch.where(uneven, 0.1 * away, away)

@@ -9,6 +9,7 @@ from gantry_deploy.contract.policy_contract import GaitSpec
 from gantry_deploy.evaluation.metrics import has_fallen
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.device_work import numbers_like
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
@@ -66,14 +67,14 @@ def joint_deviation(env: GantryEnv, default_rad: tuple[float, ...], weight: tupl
     """Shape (N,): squares of the joints' distance from the default pose, each with its own weight."""
     state = LocomotionState.of(env)
     like = state.joint_pos
-    distance = like - like.new_tensor(default_rad)
-    return (distance.square() * like.new_tensor(weight)).sum(-1)
+    distance = like - numbers_like(default_rad, like)
+    return (distance.square() * numbers_like(weight, like)).sum(-1)
 
 
 def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
     """Shape (N,): mean over the feet of 1 where contact agrees with the gait clock, all feet down while standing."""
     state = LocomotionState.of(env)
-    phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
+    phase = gait_clock.foot_phase(gait, state.time_s, numbers_like(gait.foot_offset, state.time_s))
     swing = (phase >= gait.duty).to(torch.float32) * gait_clock.moving(gait, state.drive)[:, None]
     return 1.0 - (state.foot_contact - (1.0 - swing)).abs().mean(-1)
 
@@ -81,7 +82,7 @@ def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
 def swing_height(env: GantryEnv, gait: GaitSpec, height_m: float, width_m: float) -> Tensor:
     """Shape (N,): mean over the feet of a Gaussian around the height that the gait clock asks for."""
     state = LocomotionState.of(env)
-    phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
+    phase = gait_clock.foot_phase(gait, state.time_s, numbers_like(gait.foot_offset, state.time_s))
     target = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, state.drive)[:, None] * height_m
     return torch.exp(-((state.foot_height - target) / width_m).square()).mean(-1)
 
