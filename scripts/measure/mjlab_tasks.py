@@ -93,7 +93,8 @@ def row(task_id: str, envs: int, folder: Path) -> list[str]:
         try:
             cells.append(part())
         except (GantryError, OSError, ValueError) as error:
-            cells.append(f"no: {' '.join(str(error).split())}")
+            reason = re.sub(r".* not exported: | Known are the functions .*", "", " ".join(str(error).split()))
+            cells.append(f"no: {reason}")
         return not cells[-1].startswith("no: ")
 
     changes = motion_of(task_id, folder)
@@ -132,7 +133,7 @@ def row(task_id: str, envs: int, folder: Path) -> list[str]:
         if done(contract) and trained and done(exports):
             done(checks)
     else:
-        cells.append("")
+        cells += [""] * (PARTS.index("contract") - len(cells))
         done(contract)
     return cells + [""] * (len(PARTS) - len(cells))
 

@@ -32,6 +32,7 @@ from gantry_sim.mjlab_tasks.terms import (
     actor_terms,
     configured_terms,
     contract_term,
+    known_functions,
     require_known,
     window_of,
 )
@@ -52,7 +53,8 @@ def mjlab_contract(cfg: MjlabCfg) -> PolicyContract:
     """
     if cfg.key not in _KEPT:
         missing = _unknown_terms(cfg)
-        _KEPT[cfg.key] = _missing_text(cfg, missing) if missing else _derived(cfg)
+        note = f" Known are the functions {known_functions()}."
+        _KEPT[cfg.key] = _missing_text(cfg, missing, note) if missing else _derived(cfg)
     found = _KEPT[cfg.key]
     if isinstance(found, str):
         raise NoContractError(found)
@@ -97,10 +99,10 @@ def _errors(check: Any, terms: list[ActorTerm]) -> list[str]:
     return found
 
 
-def _missing_text(cfg: MjlabCfg, missing: list[str]) -> str:
+def _missing_text(cfg: MjlabCfg, missing: list[str], note: str = "") -> str:
     return (
         f"Task 'mjlab:{cfg.task}' has no contract, so its policies are trained and evaluated, not exported: "
-        + " And ".join(missing)
+        f"{' And '.join(missing)}{note}"
     )
 
 

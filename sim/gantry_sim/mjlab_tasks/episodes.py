@@ -91,12 +91,12 @@ def record_mjlab(
     make_policy: MakePolicy,
     *,
     seed: int,
-    envs: int = 4,
-    steps: int = 120,
+    envs: int = 6,
+    steps: int = 200,
     before: int = 25,
 ) -> dict[str, np.ndarray]:
-    """Signals, observations and joint targets of the environment under the policy, without noise and delays, which mjlab
-    adds to finished terms: signals could not have given the same observation.
+    """Signals, observations and joint targets of the environment under the policy, without noise and delays: mjlab adds
+    them to finished terms, and no signals would give the same observation.
 
     Args:
         task: The task.
@@ -193,7 +193,9 @@ class _Reader:
         )
 
     def _map(self) -> Tensor | None:
-        """The contract's window (N, rows, cols, 1), m, of the ground that the rays hit; a miss is as deep as they go."""
+        """The contract's window (N, rows, cols, 1), m, of the ground that the rays hit; a miss is as deep as they
+        go.
+        """
         if self._scan is None or self._window is None:
             return None
         heights = self._scan.cfg.func(self._env, **self._scan.cfg.params)

@@ -99,8 +99,7 @@ def require_known(term: ActorTerm) -> None:
         MissingTermError: If so.
     """
     if term.cfg.func not in FUNCTIONS:
-        known = ", ".join(sorted(func.__name__ for func in FUNCTIONS))
-        raise MissingTermError(f"{term.where} is none that Gantry knows; known are {known}.")
+        raise MissingTermError(f"{term.where} is none that Gantry knows.")
 
 
 def contract_term(term: ActorTerm, driven: Driven) -> ObservationTerm:
@@ -285,3 +284,8 @@ FUNCTIONS: dict[Any, Callable[[ActorTerm, Driven], ObservationTerm]] = {
     mdp.height_scan: _height_scan,
 }
 """mjlab's function -> what makes the contract's term of it."""
+
+
+def known_functions() -> str:
+    """Names of the functions that have a counterpart."""
+    return ", ".join(sorted(func.__name__ for func in FUNCTIONS))
