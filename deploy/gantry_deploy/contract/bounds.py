@@ -84,6 +84,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "scale": Range(-1e6, 1e6),
         "clip": Range(LEAST, 1e9),
         "history": Range(1, 1000),
+        "point_in_base_m": _PLACE_M,
     },
     ActionSpec: {"scale": Range(-10.0, 10.0), "offset_rad": _PLACE_M, "clip": Range(LEAST, 1000.0)},
     BalanceSpec: {

@@ -59,6 +59,8 @@ class ObservationTerm:
     """Frame of the numbers, for example ``base``; empty where it has none."""
     unit: str = ""
     """SI unit before scaling; empty where it has none."""
+    point_in_base_m: tuple[float, ...] = ()
+    """Point fixed to the base, (3,) in its frame, that ``base_lin_vel`` is the velocity of; empty for its origin."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
+from gantry_deploy.observations.base_velocity import VELOCITY_TERM, base_lin_vel, check_point, velocity_at
 from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_joints, mirror_contract_window
 from gantry_deploy.observations.road import DRIVING_TERMS
 from gantry_deploy.observations.scene import SCENE_TERMS
@@ -94,13 +95,6 @@ def gait_clock_term(signals: Signals, constants: TermConstants) -> Array:
     return gait_clock.clock(gait, signals.time_s, drive)
 
 
-def base_lin_vel(signals: Signals, constants: TermConstants) -> Array:
-    """Linear velocity of the base in its own frame, (N, 3), m/s."""
-    if signals.lin_vel_base_in_base_m_s is None:
-        raise ContractError("The observation 'base_lin_vel' needs the base's linear velocity; there is none.")
-    return signals.lin_vel_base_in_base_m_s
-
-
 def goal_command_term(signals: Signals, constants: TermConstants) -> Array:
     """The goal's place in the base's yaw frame, moved to at most 2 m, and sine and cosine of the heading error, (N, 4).
 
@@ -125,6 +119,16 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
     if tuple(values.shape[1:]) != shape:
         raise ContractError(f"The elevation map has shape {tuple(values.shape[1:])}, the contract says {shape}.")
     return namespace(values).reshape(values, (values.shape[0], -1))
+
+
+def height_scan(signals: Signals, constants: TermConstants) -> Array:
+    """Heights of the base over the cells of the map window less the window's nominal height, (N, rows * cols), m: lines
+    of cells along x from the right edge to the left, each from back to front.
+    """
+    elevation_map(signals, constants)  # refuses what is no window
+    values, xp = signals.elevation_map, namespace(signals.elevation_map)
+    assert values is not None
+    return -xp.reshape(xp.permute_dims(values[..., 0], (0, 2, 1)), (values.shape[0], -1))
 
 
 def joint_lead(signals: Signals, constants: TermConstants) -> Array:
@@ -204,7 +208,7 @@ TERMS: dict[str, TermInfo] = {
     ),
     # Sides swap half a period apart, so the mirrored clock runs half a period ahead.
     "gait_clock": TermInfo(gait_clock_term, "", "", "", mirror=(-1, -1)),
-    "base_lin_vel": TermInfo(
+    VELOCITY_TERM: TermInfo(
         base_lin_vel,
         "state/body/linear_velocity",
         "base",
@@ -214,6 +218,7 @@ TERMS: dict[str, TermInfo] = {
     ),
     "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1", mirror=(1, -1, -1, 1)),
     "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m", mirror=mirror_contract_window),
+    "height_scan": TermInfo(height_scan, "", "base_yaw", "m"),
     "joint_lead": TermInfo(joint_lead, "", "", "rad"),
     "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
     "joint_from_start": TermInfo(joint_from_start, "", "", "rad"),
@@ -258,6 +263,7 @@ def check_term(term: ObservationTerm) -> None:
             raise ContractError(
                 f"Observation '{term.name}': the contract's {item} is '{asked}', this runtime's is '{known}'."
             )
+    check_point(term)
 
 
 def term_info(name: str) -> TermInfo:
@@ -305,7 +311,10 @@ class ObservationBuilder:
         self._like = like
         for term in contract.observations:
             check_term(term)
-        self._functions = [term_info(term.name).function for term in contract.observations]
+        self._functions = [
+            velocity_at(term.point_in_base_m) if term.point_in_base_m else term_info(term.name).function
+            for term in contract.observations
+        ]
         self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))
         sizes = [term.size for term in contract.observations]
         scales = [term.scale for term in contract.observations for _ in range(term.size)]

@@ -34,7 +34,9 @@ _LOG = logging.getLogger("gantry.perception")
 FloatArray = NDArray[np.floating]
 
 TERM = "elevation_map"
-"""The observation that needs a map."""
+"""The observation that shows the map as it is."""
+SCAN_TERM = "height_scan"
+"""The one that shows how far below the base the map is."""
 CHANNELS = ("elevation", "uncertainty")
 """Layers of a window that this runtime can make."""
 NEWEST_EXTENT_M = 5.0
@@ -112,7 +114,7 @@ class MapSource(Protocol):
 def needs_map(contract: PolicyContract) -> bool:
     """Whether the policy looks at an elevation map, or its legs do."""
     kind = embodiment_of(contract).action_kind(contract.action.kind)
-    return kind.needs_map(contract) or any(term.name == TERM for term in contract.observations)
+    return kind.needs_map(contract) or any(term.name in (TERM, SCAN_TERM) for term in contract.observations)
 
 
 def make_map_source(

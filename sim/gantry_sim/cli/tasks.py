@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.tasks.catalogue import require_preset, task_infos
+from gantry_sim.tasks.catalogue import TaskInfo, require_preset, task_infos
 from gantry_sim.tasks.names import require_task
 
 PARTS = ("env", "learner")
@@ -42,13 +43,22 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _list() -> dict[str, Any]:
     tasks = task_infos()
-    _print_columns([(task.name, _presets_text(task.presets), task.summary) for task in tasks])
+    for family, infos in groupby(sorted(tasks, key=_family), key=_family):
+        if family:
+            print()
+        _print_columns([(task.name, _presets_text(task.presets), task.summary) for task in infos])
     return {
         "tasks": [
             {"name": task.name, "robot": task.robot, "presets": list(task.presets), "summary": task.summary}
             for task in tasks
         ],
     }
+
+
+def _family(task: TaskInfo) -> str:
+    """Prefix of a task of a family; empty for others, which come first."""
+    prefix, colon, _ = task.name.partition(":")
+    return prefix if colon else ""
 
 
 def _presets_text(presets: tuple[str, ...]) -> str:

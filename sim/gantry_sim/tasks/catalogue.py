@@ -14,7 +14,10 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.tasks.names import family_of, task_names
 
 GROUP = "gantry.task_info"
-"""Entry-point group of descriptions: name of a package -> a sequence of :class:`TaskInfo`."""
+"""Entry-point group of descriptions: name of a package -> a sequence of :class:`TaskInfo`, or a function that gives
+one."""
+GYM = "gym"
+"""Family of environments of gymnasium."""
 SIZES = ("cpu", "gpu")
 """Presets that most tasks have."""
 
@@ -86,14 +89,19 @@ def described() -> Mapping[str, TaskInfo]:
     """Every registered description by the name of its task."""
     found: dict[str, TaskInfo] = {}
     for entry in entry_points(group=GROUP):
-        found |= {info.name: info for info in entry.load() if isinstance(info, TaskInfo)}
+        infos = entry.load()
+        infos = infos() if callable(infos) else infos
+        found |= {info.name: info for info in infos if isinstance(info, TaskInfo)}
     return found
 
 
 def task_infos() -> list[TaskInfo]:
-    """Of all installed tasks, sorted by name; one without a description is loaded."""
+    """Of all installed tasks and of the described ones of families, sorted by name; one without a description is
+    loaded.
+    """
     known = described()
-    return [known[name] if name in known else _told(name) for name in task_names()]
+    names = {*task_names(), *(name for name in known if family_of(name) is not None)}
+    return [known[name] if name in known else _told(name) for name in sorted(names)]
 
 
 def require_preset(task: str, preset: str) -> str:
@@ -102,7 +110,11 @@ def require_preset(task: str, preset: str) -> str:
     Raises:
         UnknownNameError: If the task has none of that name.
     """
-    available = ARM_PRESETS if family_of(task) is not None else (described().get(task) or _loaded(task)).presets
+    family = family_of(task)
+    if family is not None and family.name == GYM:
+        available = ARM_PRESETS
+    else:
+        available = (described().get(task) or _loaded(task)).presets
     if preset not in available:
         raise UnknownNameError(f"preset of {task}", preset, available)
     return preset

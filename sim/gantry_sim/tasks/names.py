@@ -29,14 +29,11 @@ def require_task(name: str) -> str:
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
-        GantryError: If it is a task of mjlab.
+        GantryError: If it is a task of mjlab without the prefix of its family.
     """
     known = task_names()
     if name not in known and family_of(name) is None:
-        if name.lower().startswith(("mjlab-", "mjlab:")):
-            raise GantryError(
-                f"'{name}' is a task of mjlab, which is not trained here: it says nothing of what its observations and "
-                f"actions mean on a robot, so no bundle could be made of it. Available: {', '.join(sorted(known))}."
-            )
+        if name.lower().startswith("mjlab-"):
+            raise GantryError(f"'{name}' is a task of mjlab, which is called mjlab:{name} here; see `gantry tasks`.")
         raise UnknownNameError("task", name, known)
     return name

@@ -1,0 +1,156 @@
+"""Every task of mjlab through Gantry: built, 100 steps, 5 updates of PPO, export, check; the table of docs/mjlab.md.
+
+python scripts/measure/mjlab_tasks.py [--only TASK_ID ...] [--envs 16]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from mjlab.entity import Entity
+
+from gantry_deploy.cli.main import main as gantry
+from gantry_hardware.errors import GantryError
+from gantry_sim.mjlab_tasks.cfg import MjlabCfg, mjlab_env_cfg, registered
+from gantry_sim.mjlab_tasks.listing import PREFIX
+from gantry_sim.tasks.registry import Task, find_task
+
+STEPS, UPDATES = 100, 5
+"""Control steps of each environment with random actions; updates of PPO."""
+PARTS = ("builds", "100 steps", "5 updates", "contract", "export", "check")
+"""Columns after the task."""
+MOTION_FRAMES = 100
+"""Frames of the motion that stands in for a recorded one."""
+
+
+def motion_of(task_id: str, folder: Path) -> dict[str, Any]:
+    """Changes for a task that follows a recorded motion: mjlab brings none, so the robot's first pose is held."""
+    env_cfg = mjlab_env_cfg(MjlabCfg(task_id), seed=0)
+    if "motion" not in (env_cfg.commands or {}):
+        return {}
+    model = Entity(env_cfg.scene.entities["robot"]).spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    mujoco.mj_forward(model, data)
+    held = {
+        "joint_pos": data.qpos[7:],
+        "joint_vel": np.zeros(model.nv - 6),
+        "body_pos_w": data.xpos[1:],
+        "body_quat_w": data.xquat[1:],
+        "body_lin_vel_w": np.zeros((model.nbody - 1, 3)),
+        "body_ang_vel_w": np.zeros((model.nbody - 1, 3)),
+    }
+    path = folder / "stand.npz"
+    np.savez(path, fps=50, **{name: np.repeat(value[None], MOTION_FRAMES, axis=0) for name, value in held.items()})
+    return {"commands.motion.motion_file": str(path)}
+
+
+def steps(task: Task, cfg: MjlabCfg) -> str:
+    """Random actions; mean reward of a step."""
+    env = task.make_env(cfg, "cpu", 1)
+    torch.manual_seed(1)
+    try:
+        rewards = [env.step(torch.randn(cfg.num_envs, env.action_size)).reward.mean() for _ in range(STEPS)]
+    finally:
+        env.close()
+    mean = torch.stack(rewards).mean()
+    if not torch.isfinite(mean):
+        raise GantryError(f"the reward is {mean:g}")
+    return f"yes ({float(mean):.3f})"
+
+
+def command(*words: str) -> str:
+    """A command of ``gantry``; its last line.
+
+    Raises:
+        GantryError: With what it printed, if it ends with another code than 0 or, for a gate that is not passed, 1.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = gantry(list(words))
+    text = (out.getvalue() + err.getvalue()).strip()
+    if code not in (0, 1):
+        raise GantryError(text.splitlines()[-1] if text else f"exit code {code}")
+    return text
+
+
+def row(task_id: str, envs: int, folder: Path) -> list[str]:
+    """Cells of one task; a cell that failed says why, and those after it that need it are empty."""
+    cells: list[str] = []
+
+    def done(part: Callable[[], str]) -> bool:
+        try:
+            cells.append(part())
+        except (GantryError, OSError, ValueError) as error:
+            reason = re.sub(r".* not exported: | Known are the functions .*", "", " ".join(str(error).split()))
+            cells.append(f"no: {reason}")
+        return not cells[-1].startswith("no: ")
+
+    changes = motion_of(task_id, folder)
+    task = find_task(PREFIX + task_id)
+    cfg = replace(task.usual_env(), num_envs=envs, changes=changes)
+    run = folder / "run"
+    total = UPDATES * envs * task.presets["cpu"]().learner.steps_per_env
+    options = ["--steps", str(total), "--set", f"env.num_envs={envs}", "--episodes", "0", "--no-export"]
+    options += ["--run-dir", str(run)]
+    options += [word for key, value in changes.items() for word in ("--set", f'env.changes={{"{key}": "{value}"}}')]
+
+    def builds() -> str:
+        task.make_env(cfg, "cpu", 1).close()
+        return "yes"
+
+    def contract() -> str:
+        found = task.contract(cfg)
+        return f"{found.robot}, {found.observation_size} numbers"
+
+    def trains() -> str:
+        command("train", task.name, *options)
+        return "yes"
+
+    def exports() -> str:
+        text = command("export", str(run))
+        found = re.search(r"(\d+) observations compared", text)
+        return "yes" if found is None else f"yes ({found[1]} rows equal)"
+
+    def checks() -> str:
+        return " ".join(
+            command("check", str(run / "bundle"), "--episodes", "2", "--seconds", "4").splitlines()[-1].split()
+        )
+
+    if done(builds) and done(lambda: steps(task, cfg)):
+        trained = done(trains)
+        if done(contract) and trained and done(exports):
+            done(checks)
+    else:
+        cells += [""] * (PARTS.index("contract") - len(cells))
+        done(contract)
+    return cells + [""] * (len(PARTS) - len(cells))
+
+
+def main() -> None:
+    """Print the table, a row as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", metavar="TASK_ID", nargs="+", help="these tasks alone")
+    parser.add_argument("--envs", type=int, default=16, metavar="N", help="environments side by side; %(default)s")
+    args = parser.parse_args()
+    print(f"| task | {' | '.join(PARTS)} |")
+    print("|---" * (len(PARTS) + 1) + "|", flush=True)
+    for task_id in args.only or registered():
+        with tempfile.TemporaryDirectory() as folder:
+            cells = row(task_id, args.envs, Path(folder))
+        print(f"| `{task_id}` | {' | '.join(cell.replace('|', '/') for cell in cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

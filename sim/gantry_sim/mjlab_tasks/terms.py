@@ -1,0 +1,291 @@
+"""mjlab's observation terms as terms of a contract, told by the identity of their functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mujoco
+import numpy as np
+from mjlab.envs.mdp import observations as mdp
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+from mjlab.sensor import BuiltinSensor, GridPatternCfg, ObjRef
+from mjlab.tasks.velocity.mdp import UniformVelocityCommand
+
+from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.perception.maps import SCAN_TERM
+from gantry_hardware.errors import GantryError
+
+ROUNDING = 1e-6
+"""Difference that counts as none."""
+
+
+class MissingTermError(GantryError):
+    """An observation term that no contract can name; the text says why."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The robot that a task drives."""
+
+    env: Any
+    """mjlab's environment."""
+    entity_name: str
+    """Its name in the scene."""
+    joint_names: tuple[str, ...]
+    """Joints that an action moves, in the order of its numbers."""
+
+    @property
+    def entity(self) -> Any:
+        """mjlab's entity."""
+        return self.env.scene[self.entity_name]
+
+
+@dataclass(frozen=True)
+class ActorTerm:
+    """A term of the actor's observation as mjlab's manager has it."""
+
+    group: str
+    """Name of the group."""
+    name: str
+    """Name in the group."""
+    cfg: Any
+    """mjlab's configuration."""
+
+    @property
+    def where(self) -> str:
+        """The term in words, with the function that computes it."""
+        func = self.cfg.func
+        known = func if hasattr(func, "__qualname__") else type(func)
+        return f"observation term '{self.name}' of group '{self.group}' ({known.__module__}.{known.__qualname__})"
+
+    @property
+    def reads_joints(self) -> bool:
+        """Whether it shows positions of joints."""
+        return self.cfg.func is mdp.joint_pos_rel
+
+    @property
+    def biased(self) -> bool:
+        """Whether it reads joints through encoders that are off."""
+        return bool(self.cfg.params.get("biased", False))
+
+
+def actor_terms(env: Any, groups: tuple[str, ...]) -> list[ActorTerm]:
+    """Terms of some groups in the order of their numbers."""
+    manager = env.observation_manager
+    return [
+        ActorTerm(group, name, manager.get_term_cfg(group, name))
+        for group in groups
+        for name in manager.active_terms[group]
+    ]
+
+
+def configured_terms(env_cfg: Any, groups: tuple[str, ...]) -> list[ActorTerm]:
+    """The same of a configuration, before an environment is built."""
+    return [
+        ActorTerm(group, name, term)
+        for group in groups
+        for name, term in env_cfg.observations[group].terms.items()
+        if term is not None
+    ]
+
+
+def require_known(term: ActorTerm) -> None:
+    """Refuse a term whose function has no counterpart.
+
+    Raises:
+        MissingTermError: If so.
+    """
+    if term.cfg.func not in FUNCTIONS:
+        raise MissingTermError(f"{term.where} is none that Gantry knows.")
+
+
+def contract_term(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    """The contract's term.
+
+    Raises:
+        MissingTermError: If there is none, or scale, clip or history are not what a contract can say.
+    """
+    require_known(term)
+    found = FUNCTIONS[term.cfg.func](term, driven)
+    cfg = term.cfg
+    scale = np.unique(np.asarray(1.0 if cfg.scale is None else cfg.scale.cpu().numpy(), dtype=np.float64))
+    if scale.size != 1:
+        raise MissingTermError(f"{term.where} has a scale for each number, {scale.tolist()}, expected one for all.")
+    clip = None
+    if cfg.clip is not None:
+        lower, upper = cfg.clip
+        if abs(lower + upper) > ROUNDING:
+            raise MissingTermError(f"{term.where} is clipped to [{lower:g}, {upper:g}], expected limits around zero.")
+        clip = float(upper)
+    if cfg.history_length > 1 and not cfg.flatten_history_dim:
+        raise MissingTermError(f"{term.where} keeps its history as an axis, expected it flattened.")
+    return replace(found, scale=float(scale[0]), clip=clip, history=max(1, cfg.history_length))
+
+
+def _asset(term: ActorTerm, driven: Driven) -> SceneEntityCfg:
+    found: SceneEntityCfg = term.cfg.params.get("asset_cfg", SceneEntityCfg("robot"))
+    if found.name != driven.entity_name:
+        raise MissingTermError(f"{term.where} is of '{found.name}', the actions are of '{driven.entity_name}'.")
+    return found
+
+
+def _of_root(name: str) -> Callable[[ActorTerm, Driven], ObservationTerm]:
+    def found(term: ActorTerm, driven: Driven) -> ObservationTerm:
+        _asset(term, driven)
+        return make_term(name, 3)
+
+    return found
+
+
+def _joints(term: ActorTerm, driven: Driven) -> None:
+    """Refuse other joints than those of the actions, or another order."""
+    ids = _asset(term, driven).joint_ids
+    names = driven.entity.joint_names
+    shown = tuple(names[ids] if isinstance(ids, slice) else [names[int(index)] for index in ids])
+    if shown != driven.joint_names:
+        raise MissingTermError(
+            f"{term.where} shows {len(shown)} joints, {', '.join(shown)}; the actions move {len(driven.joint_names)}, "
+            f"{', '.join(driven.joint_names)}."
+        )
+
+
+def _joint_pos(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    _joints(term, driven)
+    return make_term("joint_pos", len(driven.joint_names))
+
+
+def _joint_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    _joints(term, driven)
+    if float(driven.entity.data.default_joint_vel.abs().max()) > ROUNDING:
+        raise MissingTermError(f"{term.where} is relative to joints that move by default, expected zero.")
+    return make_term("joint_vel", len(driven.joint_names))
+
+
+def _last_action(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    return make_term("last_action", len(driven.joint_names))
+
+
+def _command(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    command = driven.env.command_manager.get_term(term.cfg.params["command_name"])
+    if not isinstance(command, UniformVelocityCommand):
+        raise MissingTermError(
+            f"{term.where} shows a {type(command).__name__}, expected a UniformVelocityCommand, the one that Gantry "
+            "knows."
+        )
+    return make_term("velocity_command", 3)
+
+
+def _sensor(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    """Gyroscope or velocity at a site that is fixed to the base and not turned."""
+    index, model = _sensor_id(term, driven)
+    kind = mujoco.mjtSensor(int(model.sensor_type[index]))
+    if kind not in (mujoco.mjtSensor.mjSENS_GYRO, mujoco.mjtSensor.mjSENS_VELOCIMETER):
+        raise MissingTermError(f"{term.where} is a sensor of type {kind.name}, expected a gyro or a velocimeter.")
+    place = _site_on_base(term, driven, model, int(model.sensor_objid[index]))
+    if kind == mujoco.mjtSensor.mjSENS_GYRO:
+        return make_term("base_ang_vel", 3)
+    return replace(make_term("base_lin_vel", 3), point_in_base_m=place if any(place) else ())
+
+
+def _gravity_sensor(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    """World's z axis in the frame of such a site."""
+    index, model = _sensor_id(term, driven)
+    is_z = model.sensor_type[index] == mujoco.mjtSensor.mjSENS_FRAMEZAXIS
+    of_world = model.sensor_objtype[index] in (mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_XBODY) and (
+        model.sensor_objid[index] == 0
+    )
+    if not is_z or not of_world or model.sensor_reftype[index] != mujoco.mjtObj.mjOBJ_SITE:
+        raise MissingTermError(f"{term.where} is no sensor of the world's z axis in the frame of a site.")
+    _site_on_base(term, driven, model, int(model.sensor_refid[index]))
+    return make_term("projected_gravity", 3)
+
+
+def _sensor_id(term: ActorTerm, driven: Driven) -> tuple[int, Any]:
+    name, model = term.cfg.params["sensor_name"], driven.env.sim.mj_model
+    if not isinstance(driven.env.scene[name], BuiltinSensor):
+        raise MissingTermError(f"{term.where} reads '{name}', expected one of MuJoCo's own sensors.")
+    return model.sensor(name).id, model
+
+
+def _site_on_base(term: ActorTerm, driven: Driven, model: Any, site: int) -> tuple[float, float, float]:
+    """Place in the base frame, m."""
+    root = int(driven.entity.indexing.root_body_id)
+    turned = np.abs(np.abs(model.site_quat[site]) - (1.0, 0.0, 0.0, 0.0)).max()
+    if int(model.site_bodyid[site]) != root or turned > ROUNDING:
+        raise MissingTermError(
+            f"{term.where} is measured at the site '{model.site(site).name}', which is turned or not fixed to the base."
+        )
+    x, y, z = (float(value) for value in model.site_pos[site])
+    return x, y, z
+
+
+def _height_scan(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    window = _window(term, driven)
+    return make_term(SCAN_TERM, window.rows * window.cols)
+
+
+def _window(term: ActorTerm, driven: Driven) -> MapWindow:
+    """The cells that a height scan shows, one for each ray."""
+    sensor: Any = driven.env.scene[term.cfg.params["sensor_name"]]
+    cfg = sensor.cfg
+    pattern, frame = cfg.pattern, cfg.frame
+    root = driven.entity.body_names[0]
+    down = isinstance(pattern, GridPatternCfg) and tuple(pattern.direction) == (0.0, 0.0, -1.0)
+    of_root = isinstance(frame, ObjRef) and (frame.type, frame.name, frame.entity) == (
+        "body",
+        root,
+        driven.entity_name,
+    )
+    if not down or not of_root or cfg.ray_alignment != "yaw":
+        raise MissingTermError(
+            f"{term.where} is of {type(pattern).__name__} at {frame}, aligned with '{cfg.ray_alignment}'; expected a "
+            f"grid of rays that point down from the base '{root}', aligned with its yaw."
+        )
+    rows, cols = (round(size / pattern.resolution) + 1 for size in pattern.size)
+    offset = float(term.cfg.params.get("offset", 0.0))
+    return MapWindow(rows, cols, float(pattern.resolution), 0.0, 0.0, ("elevation",), nominal_base_height_m=offset)
+
+
+def scan_of(terms: list[ActorTerm]) -> ActorTerm | None:
+    """The height scan among the terms of an actor; None for none.
+
+    Raises:
+        MissingTermError: If there are several: a contract has one window.
+    """
+    found = [term for term in terms if term.cfg.func is mdp.height_scan]
+    if len(found) > 1:
+        raise MissingTermError(f"{found[1].where} is the second height scan, expected one at most.")
+    return found[0] if found else None
+
+
+def window_of(terms: list[ActorTerm], driven: Driven) -> MapWindow | None:
+    """Window of the elevation map that the height scan of an actor looks at; None without one.
+
+    Raises:
+        MissingTermError: If the scan is no grid around the base.
+    """
+    scan = scan_of(terms)
+    return None if scan is None else _window(scan, driven)
+
+
+FUNCTIONS: dict[Any, Callable[[ActorTerm, Driven], ObservationTerm]] = {
+    mdp.base_lin_vel: _of_root("base_lin_vel"),
+    mdp.base_ang_vel: _of_root("base_ang_vel"),
+    mdp.projected_gravity: _of_root("projected_gravity"),
+    mdp.projected_gravity_from_sensor: _gravity_sensor,
+    mdp.builtin_sensor: _sensor,
+    mdp.joint_pos_rel: _joint_pos,
+    mdp.joint_vel_rel: _joint_vel,
+    mdp.last_action: _last_action,
+    mdp.generated_commands: _command,
+    mdp.height_scan: _height_scan,
+}
+"""mjlab's function -> what makes the contract's term of it."""
+
+
+def known_functions() -> str:
+    """Names of the functions that have a counterpart."""
+    return ", ".join(sorted(func.__name__ for func in FUNCTIONS))

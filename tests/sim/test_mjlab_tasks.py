@@ -1,0 +1,214 @@
+"""Tasks of mjlab: listed, trained, exported with a contract that the environment's own observation agrees with, or
+refused with the part that is missing."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.cli.main import main
+from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
+from gantry_deploy.policy.golden import recorded_signals
+from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.mjlab_tasks import learner, listing
+from gantry_sim.mjlab_tasks.cfg import MjlabCfg, agent_cfg, mjlab_env_cfg, registered
+from gantry_sim.mjlab_tasks.contract import NoContractError
+from gantry_sim.tasks import catalogue, names
+from gantry_sim.tasks.registry import FlatPolicy, find_task
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+FLAT_GO1, CARTPOLE = "mjlab:Mjlab-Velocity-Flat-Unitree-Go1", "mjlab:Mjlab-Cartpole-Balance"
+TRAIN = ("--steps", "768", "--set", "env.num_envs=16", "--set", "learner.hidden=[8]", "--episodes", "0")
+SHORT = ("--set", 'env.changes={"episode_length_s": 1.0}')
+
+
+@pytest.fixture(scope="module")
+def go1():
+    return find_task(FLAT_GO1)
+
+
+def noisy_policy(env):
+    generator = torch.Generator().manual_seed(5)
+    return FlatPolicy(lambda obs: 0.6 * torch.randn(len(obs), env.action_manager.total_action_dim, generator=generator))
+
+
+def largest_difference(contract, rows):
+    """Between the observation that the runtime builds of recorded signals and the environment's own."""
+    builder = ObservationBuilder(contract, np.zeros((1, 1), np.float32))
+    largest = 0.0
+    for i, starts in enumerate(rows["episode_start"]):
+        if starts:
+            builder.reset()
+        built = builder(recorded_signals(contract, rows, i))[0]
+        largest = max(largest, float(np.abs(built - rows["observation"][i]).max()))
+    return largest
+
+
+def test_all_tasks_of_mjlab_are_listed_without_importing_it():
+    assert [info.name for info in listing.OWN] == [listing.PREFIX + name for name in registered()]
+    assert {info.name for info in listing.OWN} <= {info.name for info in catalogue.task_infos()}
+
+
+def test_a_name_without_its_prefix_is_told():
+    with pytest.raises(GantryError, match="called mjlab:Mjlab-Cartpole-Balance here"):
+        names.require_task("Mjlab-Cartpole-Balance")
+    with pytest.raises(UnknownNameError, match="Mjlab-Cartpole-Balance"):
+        find_task("mjlab:Mjlab-Cartpole-Balanc")
+
+
+def test_the_agent_of_mjlab_gives_our_numbers():
+    agent = agent_cfg("Mjlab-Velocity-Flat-Unitree-Go1")
+    found = learner.learner_of(agent, 64)
+    assert (found.hidden, found.critic_hidden, found.activation) == ((512, 256, 128), (512, 256, 128), "elu")
+    assert (found.gamma, found.lam, found.entropy, found.desired_kl) == (0.99, 0.95, 0.01, 0.01)
+    assert (found.steps_per_env, found.epochs, found.minibatches, found.init_std) == (24, 5, 4, 1.0)
+    assert found.normalize
+    assert found.clip_value_loss
+    assert found.total_steps == 10_000 * 24 * 64
+    assert learner.unmapped(agent) == []
+    agent.actor.class_name = "RNNModel"
+    assert learner.unmapped(agent) == ["actor.class_name = RNNModel"]
+
+
+def test_changes_reach_mjlabs_configuration():
+    changes = {"commands.twist.ranges.lin_vel_x": [-0.2, 0.3], "observations.actor.terms.joint_vel.scale": 0.05}
+    found = mjlab_env_cfg(MjlabCfg("Mjlab-Velocity-Flat-Unitree-Go1", 3, changes), seed=7)
+    assert found.commands["twist"].ranges.lin_vel_x == (-0.2, 0.3)
+    assert found.observations["actor"].terms["joint_vel"].scale == 0.05
+    assert (found.scene.num_envs, found.seed) == (3, 7)
+    with pytest.raises(UnknownNameError, match="joint_vel"):
+        mjlab_env_cfg(MjlabCfg("Mjlab-Velocity-Flat-Unitree-Go1", 3, {"observations.actor.terms.joint_ve": 1}), seed=7)
+
+
+def test_the_contract_holds_what_mjlab_built(go1):
+    contract = go1.contract(go1.usual_env())
+    assert [term.name for term in contract.observations] == [
+        *("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action"),
+        "velocity_command",
+    ]
+    # go1.xml: the site of the IMU in the trunk.
+    assert contract.observations[0].point_in_base_m == pytest.approx((-0.01592, -0.06659, -0.00617))
+    assert (contract.robot, contract.rate_hz, contract.joint_names[2]) == ("go1", 50.0, "FR_calf_joint")
+    # Rotor inertia x gear^2 x (2 pi 10 Hz)^2, and a quarter of the torque that this stiffness gives.
+    hip = 0.000111842 * 6**2 * (2 * np.pi * 10) ** 2
+    assert contract.stiffness_nm_rad[0] == pytest.approx(hip, rel=1e-5)
+    assert contract.stiffness_nm_rad[2] == pytest.approx(hip * 1.5**2, rel=1e-5)
+    assert contract.damping_nm_s_rad[0] == pytest.approx(2 * 2.0 * hip / (2 * np.pi * 10), rel=1e-5)
+    assert contract.action.scale[0] == pytest.approx(0.25 * 23.7 / hip, rel=1e-5)
+    assert contract.effort_limit_nm[:3] == pytest.approx((23.7, 23.7, 35.55))
+    assert contract.default_pos_rad[:3] == pytest.approx((0.1, 0.9, -1.8))
+    assert contract.action.offset_rad == pytest.approx(contract.default_pos_rad)
+    assert (contract.command.lower, contract.command.upper) == ((-1.0, -1.0, -0.5), (1.0, 1.0, 0.5))
+
+
+def test_the_runtime_observes_what_the_environment_does(go1):
+    changes = {
+        "observations.actor.terms.joint_vel.scale": 0.05,
+        "observations.actor.terms.base_ang_vel.clip": [-0.5, 0.5],
+        "observations.actor.terms.joint_pos.history_length": 3,
+        "observations.actor.terms.projected_gravity.delay_max_lag": 2,
+        "events.encoder_bias.params.bias_range": [-0.1, 0.1],
+        "episode_length_s": 0.6,
+    }
+    cfg = replace(go1.usual_env(), changes=changes)
+    contract = go1.contract(cfg)
+    terms = {term.name: term for term in contract.observations}
+    assert (terms["joint_vel"].scale, terms["base_ang_vel"].clip, terms["joint_pos"].history) == (
+        pytest.approx(0.05),
+        0.5,
+        3,
+    )
+    rows = go1.record(go1, cfg, noisy_policy, seed=3, envs=2, steps=45, before=5)
+    assert rows["episode_start"].sum() > 2  # Episodes end within it.
+    assert largest_difference(contract, rows) < 1e-5
+    # The law of a rigid body, by other numbers than the runtime's: without the lever the velocity is another.
+    first, *others = contract.observations
+    origin = replace(contract, observations=(replace(first, point_in_base_m=()), *others))
+    assert largest_difference(origin, rows) > 1e-3
+
+
+def test_targets_keep_within_the_limits_of_the_robot(go1):
+    cfg = replace(go1.usual_env(), num_envs=2)
+    contract, env = go1.contract(cfg), go1.make_env(cfg, "cpu", 1)
+    env.step(torch.full((2, 12), 1e6))
+    targets = env.env.action_manager.get_term("joint_pos")._processed_actions
+    env.close()
+    # 100 x scale is beyond every limit, and a million counts as 100.
+    assert targets[0].tolist() == pytest.approx(contract.joint_upper_rad)
+    assert float(env.env.action_manager.action.max()) == 100.0
+
+
+def test_train_export_and_check_a_velocity_task(tmp_path, capsys):
+    assert main(["train", FLAT_GO1, *TRAIN, *SHORT, "--run-dir", str(tmp_path / "run")]) == 0
+    bundle = load_bundle(tmp_path / "run" / "bundle")
+    assert bundle.contract.robot == "go1"
+    assert largest_difference(bundle.contract, bundle.golden) < 1e-5
+    capsys.readouterr()
+    assert main(["eval", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    assert "lin vel error" in capsys.readouterr().out
+    code = main(["check", str(tmp_path / "run" / "bundle"), "--episodes", "1", "--seconds", "2", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert code in (0, 1)  # Two updates teach nobody to walk; what is compared must agree all the same.
+    assert printed
+
+
+def test_a_task_with_an_unknown_term_trains_and_names_it_at_export(tmp_path, capsys):
+    assert main(["train", CARTPOLE, *TRAIN, *SHORT, "--run-dir", str(tmp_path / "run")]) == 0
+    assert not (tmp_path / "run" / "bundle").exists()
+    capsys.readouterr()
+    assert main(["eval", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    assert "length" in capsys.readouterr().out
+    assert main(["export", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "'pole_angle' of group 'actor'" in told
+    assert "pole_angle_cos_sin" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "motion_anchor_ori_b"),
+        ("mjlab:Mjlab-Lift-Cube-Yam", "ee_to_object_distance"),
+    ],
+)
+def test_what_is_missing_is_named(name, part):
+    task = find_task(name)
+    assert not task.has_contract
+    with pytest.raises(NoContractError, match=part):
+        task.contract(task.usual_env())
+
+
+def test_terms_that_a_contract_cannot_say_are_refused_by_name(go1):
+    for changes, part in (
+        ({"observations.actor.terms.joint_pos.clip": [-1.0, 2.0]}, r"'joint_pos' .* clipped to \[-1, 2\]"),
+        ({"observations.actor.terms.base_ang_vel.scale": [1.0, 1.0, 2.0]}, "'base_ang_vel' .* scale for each number"),
+    ):
+        with pytest.raises(NoContractError, match=part):
+            go1.contract(replace(go1.usual_env(), changes=changes))
+
+
+def test_velocity_of_a_point_of_the_base():
+    ahead = replace(make_term("base_lin_vel", 3), point_in_base_m=(1.0, 0.0, 0.0))
+    contract = contract_for(tiny_robot(), observations=(ahead,))
+    n = len(contract.joint_names)
+    signals = Signals(
+        joint_pos_rad=np.zeros((1, n)),
+        joint_vel_rad_s=np.zeros((1, n)),
+        quat_base_to_world_wxyz=np.array([[1.0, 0.0, 0.0, 0.0]]),
+        ang_vel_base_in_base_rad_s=np.array([[0.0, 3.0, 2.0]]),
+        command=np.zeros((1, 3)),
+        last_action=np.zeros((1, n)),
+        time_s=np.zeros(1),
+        lin_vel_base_in_base_m_s=np.array([[0.5, 0.0, 0.0]]),
+    )
+    # A metre ahead, turning left moves the point left, pitching down moves it down.
+    assert ObservationBuilder(contract, np.zeros((1, 1)))(signals)[0].tolist() == [0.5, 2.0, -3.0]
+    wrong = replace(contract, observations=(replace(make_term("base_ang_vel", 3), point_in_base_m=(1.0, 0.0, 0.0)),))
+    with pytest.raises(ContractError, match="expected three numbers for 'base_lin_vel'"):
+        ObservationBuilder(wrong, np.zeros((1, 1)))
