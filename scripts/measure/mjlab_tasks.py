@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import re
 import tempfile
 from collections.abc import Callable
@@ -124,9 +125,10 @@ def row(task_id: str, envs: int, folder: Path) -> list[str]:
         return "yes" if found is None else f"yes ({found[1]} rows equal)"
 
     def checks() -> str:
-        return " ".join(
-            command("check", str(run / "bundle"), "--episodes", "2", "--seconds", "4").splitlines()[-1].split()
-        )
+        command("check", str(run / "bundle"), "--episodes", "2", "--seconds", "4", "--json", str(folder / "check.json"))
+        report = json.loads((folder / "check.json").read_text(encoding="utf-8"))
+        failed = [stage["name"] for stage in report["stages"] if not stage["passed"]]
+        return f"all {len(report['stages'])} stages" if not failed else f"all but {', '.join(failed)}"
 
     if done(builds) and done(lambda: steps(task, cfg)):
         trained = done(trains)

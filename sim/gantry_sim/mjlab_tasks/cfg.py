@@ -20,7 +20,7 @@ MAX_ACTION = 100.0
 
 @dataclass(frozen=True)
 class MjlabCfg:
-    """What ``--set env.NAME=VALUE`` changes in a task of mjlab."""
+    """Settings that ``--set env.NAME=VALUE`` changes in a task of mjlab."""
 
     task: str
     """Name in mjlab's registry, for example ``Mjlab-Velocity-Flat-Unitree-Go1``."""
