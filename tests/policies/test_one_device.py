@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from gantry_fixtures import allowed_waits
-from gantry_fixtures.one_device import META, Allowed, Numbers, device_in_place, on_device, watched
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch.utils._pytree import tree_leaves
 
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.observations.mirrors import MirrorMap
+from gantry_fixtures import allowed_waits
+from gantry_fixtures.one_device import META, Allowed, Numbers, device_in_place, on_device, watched
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import Chunks
 from gantry_policies.imitation.policy import BcPolicy
@@ -48,7 +48,9 @@ class Toy(VecEnv):
     def get_observations(self):
         seen = torch.cat((self.pos, torch.zeros(ENVS, 12, device=META)), dim=-1)
         critic = torch.cat((self.pos, self.pos[:, :1]), dim=-1)
-        return TensorDict({"actor": seen, "critic": critic, "teacher": self.pos.clone()}, batch_size=[ENVS], device=META)
+        return TensorDict(
+            {"actor": seen, "critic": critic, "teacher": self.pos.clone()}, batch_size=[ENVS], device=META
+        )
 
     def step(self, actions):
         self.pos = self.pos + actions
@@ -73,7 +75,13 @@ class Answers:
 
 
 def trainer(mirror=MIRROR, teacher=None, **learner):
-    fields = {"total_steps": 6 * ENVS * 4, "steps_per_env": 4, "minibatches": 2, "hidden": (16,), "critic_hidden": (16,)}
+    fields = {
+        "total_steps": 6 * ENVS * 4,
+        "steps_per_env": 4,
+        "minibatches": 2,
+        "hidden": (16,),
+        "critic_hidden": (16,),
+    }
     cfg = PpoCfg(**(fields | {"mirror": "critic"} | learner))
     return PpoTrainer(Toy(), cfg, None, META, mirror, 1, LAYOUT, teacher)
 

@@ -132,7 +132,8 @@ class FewSamplePPO(PPO):
             return
         for network in (self.actor, self.critic):
             if network.obs_normalization:
-                network.update_normalization({name: processes.gathered(obs[name]) for name in network.obs_groups})
+                found = {name: processes.gathered(obs[name]) for name in network.obs_groups}
+                network.update_normalization(TensorDict(found, batch_size=[len(obs) * processes.count()]))
         with _left_alone(self.actor), _left_alone(self.critic):
             super().process_env_step(obs, rewards, dones, extras)
 

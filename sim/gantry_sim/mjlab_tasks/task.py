@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -63,8 +64,10 @@ def _preset(task_id: str, num_envs: int) -> Preset:
     from gantry_sim.mjlab_tasks.learner import learner_of
 
     agent = agent_cfg(task_id)
-    bound = {} if agent.clip_actions is None else {"action_clip": float(agent.clip_actions)}
-    return Preset(MjlabCfg(task_id, num_envs, **bound), learner_of(agent, num_envs))
+    cfg = MjlabCfg(task_id, num_envs)
+    if agent.clip_actions is not None:
+        cfg = replace(cfg, action_clip=float(agent.clip_actions))
+    return Preset(cfg, learner_of(agent, num_envs))
 
 
 def _make_env(cfg: MjlabCfg, device: str, seed: int) -> BatchedEnv:

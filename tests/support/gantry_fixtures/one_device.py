@@ -40,7 +40,7 @@ _READS = {Tensor.item: None, Tensor.__bool__: bool, Tensor.__int__: int, Tensor.
 _READERS = (*_READS, Tensor.tolist, Tensor.numpy, Tensor.__array__)
 _MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
 _ALL_OR_NONE = ("aten::cat", "aten::stack", "aten::index_put", "aten::index_put_")
-"""Operations that take no tensor of the CPU, however small; others take one without dimensions as they take a number."""
+"""Operations that take no tensor of the CPU, however small; others take one without dimensions, as a number."""
 _PASSED_OVER = ("/torch/", "/array_api_compat/", "/contextlib.py", "/one_device.py", "/tensordict/")
 _ANSWERS = "/one_device.py"
 
