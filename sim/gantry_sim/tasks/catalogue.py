@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.tasks.names import family_of, task_names
@@ -89,8 +90,8 @@ def described() -> Mapping[str, TaskInfo]:
     """Every registered description by the name of its task."""
     found: dict[str, TaskInfo] = {}
     for entry in entry_points(group=GROUP):
-        infos = entry.load()
-        infos = infos() if callable(infos) else infos
+        loaded: Any = entry.load()
+        infos = loaded() if callable(loaded) else loaded
         found |= {info.name: info for info in infos if isinstance(info, TaskInfo)}
     return found
 
