@@ -53,7 +53,8 @@ def motion_of(task_id: str, folder: Path) -> dict[str, Any]:
         "body_ang_vel_w": np.zeros((model.nbody - 1, 3)),
     }
     path = folder / "stand.npz"
-    np.savez(path, fps=50, **{name: np.repeat(value[None], MOTION_FRAMES, axis=0) for name, value in held.items()})
+    frames: dict[str, Any] = {name: np.repeat(value[None], MOTION_FRAMES, axis=0) for name, value in held.items()}
+    np.savez(path, fps=50, **frames)
     return {"commands.motion.motion_file": str(path)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -60,14 +59,12 @@ def mjlab_task(name: str) -> Task:
 
 
 def _preset(task_id: str, num_envs: int) -> Preset:
-    from gantry_sim.mjlab_tasks.cfg import MjlabCfg, agent_cfg
+    from gantry_sim.mjlab_tasks.cfg import MAX_ACTION, MjlabCfg, agent_cfg
     from gantry_sim.mjlab_tasks.learner import learner_of
 
     agent = agent_cfg(task_id)
-    cfg = MjlabCfg(task_id, num_envs)
-    if agent.clip_actions is not None:
-        cfg = replace(cfg, action_clip=float(agent.clip_actions))
-    return Preset(cfg, learner_of(agent, num_envs))
+    bound = MAX_ACTION if agent.clip_actions is None else float(agent.clip_actions)
+    return Preset(MjlabCfg(task_id, num_envs, action_clip=bound), learner_of(agent, num_envs))
 
 
 def _make_env(cfg: MjlabCfg, device: str, seed: int) -> BatchedEnv:

@@ -6,7 +6,7 @@ names a sequence of :class:`TaskInfo`. A task without one is loaded where it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
@@ -91,7 +91,7 @@ def described() -> Mapping[str, TaskInfo]:
     found: dict[str, TaskInfo] = {}
     for entry in entry_points(group=GROUP):
         loaded: Any = entry.load()
-        infos: Iterable[Any] = loaded() if callable(loaded) else loaded
+        infos = loaded() if callable(loaded) else loaded
         found |= {info.name: info for info in infos if isinstance(info, TaskInfo)}
     return found
 
