@@ -91,7 +91,7 @@ def described() -> Mapping[str, TaskInfo]:
     found: dict[str, TaskInfo] = {}
     for entry in entry_points(group=GROUP):
         loaded: Any = entry.load()
-        infos = loaded() if callable(loaded) else loaded
+        infos: Any = loaded() if callable(loaded) else loaded
         found |= {info.name: info for info in infos if isinstance(info, TaskInfo)}
     return found
 
