@@ -48,7 +48,9 @@ class Toy(VecEnv):
     def get_observations(self):
         seen = torch.cat((self.pos, torch.zeros(ENVS, 12, device=META)), dim=-1)
         critic = torch.cat((self.pos, self.pos[:, :1]), dim=-1)
-        return TensorDict({"actor": seen, "critic": critic, "teacher": self.pos.clone()}, batch_size=[ENVS], device=META)
+        return TensorDict(
+            {"actor": seen, "critic": critic, "teacher": self.pos.clone()}, batch_size=[ENVS], device=META
+        )
 
     def step(self, actions):
         self.pos = self.pos + actions
@@ -73,7 +75,13 @@ class Answers:
 
 
 def trainer(mirror=MIRROR, teacher=None, **learner):
-    fields = {"total_steps": 6 * ENVS * 4, "steps_per_env": 4, "minibatches": 2, "hidden": (16,), "critic_hidden": (16,)}
+    fields = {
+        "total_steps": 6 * ENVS * 4,
+        "steps_per_env": 4,
+        "minibatches": 2,
+        "hidden": (16,),
+        "critic_hidden": (16,),
+    }
     cfg = PpoCfg(**(fields | {"mirror": "critic"} | learner))
     return PpoTrainer(Toy(), cfg, None, META, mirror, 1, LAYOUT, teacher)
 
