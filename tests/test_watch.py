@@ -44,7 +44,7 @@ def test_it_finds_what_waits(name):
     act, kind = FOUND[name]
     with watched() as watch:
         act()
-    assert [wait.kind for wait in watch.found] == [kind]
+    assert kind in [wait.kind for wait in watch.found]
     assert "test_watch.py" in watch.refused[0]
 
 

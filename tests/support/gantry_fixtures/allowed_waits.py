@@ -28,6 +28,7 @@ ARMS = (Allowed("gantry_sim/envs/step_env.py:step", RESETS, within=True),)
 DRIVING = (
     Allowed("gantry_sim/driving/env.py:step", RESETS),
     Allowed("gantry_sim/driving/env.py:_begin", RESETS, within=True, answer=False),
+    Allowed("traffic/traffic.py:reset", "rows of beginnings are judged", answer=False),
     Allowed("traffic/traffic.py:step", "where a road user is to be placed, every third step"),
     Allowed("traffic/traffic.py:_place", "placing one is a beginning, too", within=True),
     Allowed("drivers/cost_to_go.py:_prepare", "tables of a lot, until those of all lots are made", answer=True),
