@@ -53,7 +53,7 @@ def drawn_states(
         "quat_base_to_world_wxyz": quat / np.linalg.norm(quat, axis=1, keepdims=True),
         "ang_vel_base_in_base_rad_s": rng.uniform(-0.5, 0.5, (STEPS, 3)),
         VELOCITY_ARRAY: rng.uniform(-0.5, 0.5, (STEPS, 3)),
-        "command": rng.uniform(*limits, (STEPS, 3)),
+        "command": rng.uniform(limits[0], limits[1], (STEPS, 3)),
         "time_s": np.arange(STEPS) % (STEPS // EPISODES) / rate_hz,
     }
     arrays: Arrays = {name: values.astype(np.float32) for name, values in drawn.items()}
