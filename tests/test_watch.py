@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from gantry_fixtures import one_device
 from gantry_fixtures.one_device import META, Allowed, Numbers, device_in_place, on_device, watched
 

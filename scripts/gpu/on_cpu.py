@@ -72,7 +72,6 @@ def arrays_mib() -> dict[str, float]:
 
 def run_preset(task_name: str, preset_name: str, steps: int) -> dict[str, Any]:
     """Control steps and one update of a preset, and its memory."""
-    from gantry_sim.training.train import build_trainer
 
     begin, task = time.monotonic(), find_task(task_name)
     usual = task.preset(preset_name)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+
 from gantry_fixtures import allowed_waits
 from gantry_fixtures.meta_physics import physics_on_meta
 from gantry_fixtures.one_device import META, Numbers, on_cpu, watched
-
 from gantry_sim.driving.comfort import Comfort
 from gantry_sim.driving.sensors.boxes import meets
 from gantry_sim.driving.traffic import motion
