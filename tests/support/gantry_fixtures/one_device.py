@@ -19,6 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad
 from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -377,9 +378,10 @@ _REAL_FUSED = optimizer._get_fused_kernels_supported_devices
 
 @contextmanager
 def device_in_place() -> Iterator[None]:
-    """Let generators be made on ``meta``, and optimisers be fused there, as on a GPU."""
+    """Let generators be made on ``meta``, and optimisers and norms be fused there, as on a GPU."""
     with (
         patch.object(torch, "Generator", _generator),
         patch.object(optimizer, "_get_fused_kernels_supported_devices", _fused_devices),
+        patch.object(clip_grad, "_device_has_foreach_support", lambda device: True),
     ):
         yield
