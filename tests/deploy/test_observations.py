@@ -142,9 +142,10 @@ def test_a_reset_forgets_only_its_rows(make):
 
 
 def test_numpy_and_torch_agree_on_every_term_with_history_and_resets():
+    raw = make_term("joint_pos_absolute", 4), make_term("base_rotation", 4)
     terms = tuple(
         replace(term, history=1 + i % 3, clip=1.0 if i % 2 else None, scale=0.5 + i)
-        for i, term in enumerate(CONTRACT.observations)
+        for i, term in enumerate((*CONTRACT.observations, *raw))
     )
     goal_terms = {"base_lin_vel", "goal_command", "elevation_map"}  # see test_goals.py
     arm_terms = {name for name in TERMS if name.startswith(("ee_", "object_"))} | {

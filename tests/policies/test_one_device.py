@@ -32,7 +32,11 @@ LAYOUT = ObservationLayout((TermSlice("goal_command", 0, 2), TermSlice("elevatio
 SIZES = AmeCfg(4, (2, 3), 3, 8, 2, 4, 6, (8,))
 REPLAY = (
     Allowed("replay/buffer.py:add", "whose frame is stored anew, and how far the ring is filled"),
-    Allowed("replay/buffer.py:_draw", "slots that hold no transition are drawn again, so that batches are whole"),
+    Allowed(
+        "replay/buffer.py:_draw",
+        "slots that hold no transition are drawn again, so that batches are whole",
+        answer=False,
+    ),
 )
 
 

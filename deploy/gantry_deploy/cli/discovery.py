@@ -21,6 +21,7 @@ _ORDER = (
     "eval",
     "play",
     "export",
+    "import-leapp",
     "inspect",
     "check",
     "run",

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad
 from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -42,7 +43,6 @@ _MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
 _ALL_OR_NONE = ("aten::cat", "aten::stack", "aten::index_put", "aten::index_put_")
 """Operations that take no tensor of the CPU, however small; others take one without dimensions, as a number."""
 _PASSED_OVER = ("/torch/", "/array_api_compat/", "/contextlib.py", "/one_device.py", "/tensordict/")
-_ANSWERS = "/one_device.py"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Allowed:
     within: bool = False
     """Whether all that the function calls may wait, too."""
     answer: bool = True
-    """What a condition that is read there is said to be."""
+    """What a condition that is read there is said to be; a mask is full where it is true, else empty."""
 
 
 @dataclass(frozen=True)
@@ -268,13 +268,13 @@ def _read(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     return (_python_type(args[0]) if func._schema.name == "aten::_local_scalar_dense" else bool)(watch.note(NUMBER))
 
 
-def _places(mask: Tensor) -> Tensor:
-    return torch.empty(mask.numel(), mask.dim(), dtype=torch.int64, device=META)
+def _places(mask: Tensor, full: bool) -> Tensor:
+    """Indices (k, dim) of a mask that is full, or empty."""
+    return torch.empty(mask.numel() if full else 0, mask.dim(), dtype=torch.int64, device=META)
 
 
 def _nonzero(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
-    watch.note(ROWS)
-    return _places(args[0])
+    return _places(args[0], watch.note(ROWS))
 
 
 def _flat(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
@@ -302,10 +302,10 @@ def _indexed(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     whole = all(index is None or any(index is mask for mask in masks) for index in indices)
     if put and whole and args[2].numel() == 1 and not (args[3] if len(args) > 3 else kwargs.get("accumulate")):
         return func(*args, **kwargs)  # torch fills by the mask, which waits for nothing
-    watch.note(ROWS)
+    full = watch.note(ROWS)
     wide: list[Tensor | None] = []
     for index in indices:
-        wide += list(_places(index).unbind(1)) if any(index is mask for mask in masks) else [index]
+        wide += list(_places(index, full).unbind(1)) if any(index is mask for mask in masks) else [index]
     return func(args[0], wide, *args[2:], **kwargs)
 
 
@@ -378,9 +378,10 @@ _REAL_FUSED = optimizer._get_fused_kernels_supported_devices
 
 @contextmanager
 def device_in_place() -> Iterator[None]:
-    """Let generators be made on ``meta``, and optimisers be fused there, as on a GPU."""
+    """Let generators be made on ``meta``, and optimisers and norms be fused there, as on a GPU."""
     with (
         patch.object(torch, "Generator", _generator),
         patch.object(optimizer, "_get_fused_kernels_supported_devices", _fused_devices),
+        patch.object(clip_grad, "_device_has_foreach_support", lambda device: True),
     ):
         yield
