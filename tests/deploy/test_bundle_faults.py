@@ -316,7 +316,7 @@ def run(args):
     if sys.argv[2] == "card":
         stages = [SimpleNamespace(name="x" * 2000, limit=1e-5, value=0.0)]
         report = dict.fromkeys(("verdict", "scores", "acceptance", "faults", "conditions"), None) | {"stages": stages}
-        check._write_card(path, load_bundle(path), report)
+        check._write_card(SimpleNamespace(bundle=path), load_bundle(path), report)
     else:
         write_zip(path, sys.argv[2])
     return 0

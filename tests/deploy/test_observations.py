@@ -147,7 +147,8 @@ def test_numpy_and_torch_agree_on_every_term_with_history_and_resets():
         replace(term, history=1 + i % 3, clip=1.0 if i % 2 else None, scale=0.5 + i)
         for i, term in enumerate((*CONTRACT.observations, *raw))
     )
-    goal_terms = {"base_lin_vel", "goal_command", "elevation_map"}  # see test_goals.py
+    # See test_goals.py and tests/sim/test_mjlab_tasks.py.
+    goal_terms = {"base_lin_vel", "goal_command", "elevation_map", "height_scan"}
     arm_terms = {name for name in TERMS if name.startswith(("ee_", "object_"))} | {
         "joint_lead",
         "joint_from_start",

@@ -21,7 +21,8 @@ from gantry_sim.tasks.registry import find_task
 WALKING = [("velocity-flat-go2", "gpu"), ("velocity-flat-go2", "gpu-wide"), ("velocity-flat-g1", "gpu")]
 WALKING += [("velocity-flat-go1", "gpu"), ("velocity-rough-go2", "gpu")]
 GOALS = [("ame2-go2", "gpu"), ("ame2-g1", "gpu"), ("ame2-go2-student", "gpu")]
-CARS = [(f"drive-{name}", "gpu") for name in ("lane", "traffic", "junction", "race", "park")]
+CARS = [(f"drive-{name}", "gpu") for name in ("lane", "traffic", "junction", "race")]
+CARS += [pytest.param("drive-park", "gpu", marks=pytest.mark.soak)]  # Its maps take minutes.
 CARS += [("drive-junction", "gpu-bev")]
 ENVS = 4
 

@@ -244,7 +244,8 @@ def places(stamp_ns: int, pos_m: ArrayLike) -> bytes:
     cdr = _Cdr()
     cdr.header(stamp_ns, BASE_FRAME)
     cdr.uint32(len(rows))
-    cdr.array(np.hstack((rows, np.tile((0.0, 0.0, 0.0, 1.0), (len(rows), 1)))))
+    if len(rows):  # Nothing is aligned for an empty sequence.
+        cdr.array(np.hstack((rows, np.tile((0.0, 0.0, 0.0, 1.0), (len(rows), 1)))))
     return cdr.done()
 
 

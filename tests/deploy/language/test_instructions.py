@@ -91,12 +91,12 @@ def test_the_tokens_reach_the_observation_and_a_policy_without_one_does_not_star
     robot = MockRobot(spec)
     robot.connect()
     inputs = PolicyInputs(runner, robot, None, None, 1.0)
-    assert inputs.refusal(0.0) == "the policy waits for an instruction, and none has been given."
+    assert inputs.refusal(0.0, None) == "the policy waits for an instruction, and none has been given."
     with pytest.raises(InstructionError, match="knows no word"):
         runner.instruct("fetch")
-    assert inputs.refusal(0.0) is not None
+    assert inputs.refusal(0.0, None) is not None
     runner.instruct("push the red cube")
-    assert inputs.refusal(0.0) is None
+    assert inputs.refusal(0.0, None) is None
     resets = kept.resets
     runner.step(robot.read(), np.zeros(3))
     runner.step(robot.read(), np.zeros(3))
