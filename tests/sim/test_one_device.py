@@ -21,10 +21,19 @@ from gantry_sim.tasks.registry import find_task
 WALKING = [("velocity-flat-go2", "gpu"), ("velocity-flat-go2", "gpu-wide"), ("velocity-flat-g1", "gpu")]
 WALKING += [("velocity-flat-go1", "gpu"), ("velocity-rough-go2", "gpu")]
 GOALS = [("ame2-go2", "gpu"), ("ame2-g1", "gpu"), ("ame2-go2-student", "gpu")]
-CARS = [(f"drive-{name}", "gpu") for name in ("lane", "traffic", "junction", "race")]
-CARS += [pytest.param("drive-park", "gpu", marks=pytest.mark.soak)]  # Its maps take minutes.
+CARS = [(f"drive-{name}", "gpu") for name in ("lane", "traffic", "junction", "race", "park")]
 CARS += [("drive-junction", "gpu-bev")]
+ALWAYS = ("velocity-flat-go2", "ame2-go2-student", "drive-traffic")
+"""Tasks of which `make test` takes a step; `make test-soak` takes one of all."""
 ENVS = 4
+
+
+def some(cases):
+    """The same, with those that `make test` leaves out marked."""
+    return [
+        pytest.param(task, preset, marks=() if task in ALWAYS and preset == "gpu" else pytest.mark.soak)
+        for task, preset in cases
+    ]
 
 
 def stepped(task_name, preset_name, allowed):
@@ -54,19 +63,19 @@ def stepped(task_name, preset_name, allowed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), WALKING)
+@pytest.mark.parametrize(("task", "preset"), some(WALKING))
 def test_walking(task, preset):
     assert stepped(task, preset, allowed_waits.MJLAB).refused == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), GOALS)
+@pytest.mark.parametrize(("task", "preset"), some(GOALS))
 def test_walking_to_goals(task, preset):
     assert stepped(task, preset, (*allowed_waits.MJLAB, *allowed_waits.GOAL)).refused == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), CARS)
+@pytest.mark.parametrize(("task", "preset"), some(CARS))
 def test_driving(task, preset):
     assert stepped(task, preset, allowed_waits.DRIVING).refused == []
 
