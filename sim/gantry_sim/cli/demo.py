@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 TASK, ARM_TASK, PRETRAINED = "velocity-flat-go2", "yam-lift", "pretrained:go2-walk"
 """Default tasks, and the policy of ``--pretrained``."""
-TOLD = "pretrained:yam-tell"
-"""Policy of ``--language``."""
 TOLD_TRIALS = 4
 """Recorded episodes of ``--language``."""
 SECONDS, EPISODES, GATE_EPISODES = 20.0, 200, {True: 6, False: 20}
@@ -92,7 +90,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
     add = parser.add_argument_group("policies that are told in words").add_argument
-    text = f"type an instruction for each episode of {TOLD}, or of the --bundle; nothing is trained"
+    text = "type an instruction for each episode of the --bundle; nothing is trained"
     add("--language", action="store_true", help=text)
     text = "instead of asking for it; given several times, they are said in turn"
     add("--instruction", action="append", default=[], metavar="TEXT", help=text)
@@ -242,9 +240,9 @@ def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
 def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     """Kind of the demo and the bundle to show; refuses what can be refused before the learning libraries are loaded."""
     _check_numbers(args, LEAST)
-    if args.language and (args.pretrained or args.task):
-        raise UsageError(f"--language shows {TOLD} or a --bundle; leave {_named(args)} out.")
-    asked = PRETRAINED if args.pretrained else args.bundle or (TOLD if args.language else None)
+    if args.language and args.bundle is None:
+        raise UsageError("--language shows a policy that is told in words; name it with --bundle (none is packaged).")
+    asked = PRETRAINED if args.pretrained else args.bundle
     given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
     if asked is not None and (about := [_option(name) for name in given if name in LEARNING]):
         raise UsageError(f"{about[0]} is about learning, and with --bundle or --pretrained nothing is trained.")
@@ -304,10 +302,6 @@ def _embodiments() -> dict[str, str]:
     return {info.name: robot_spec(info.robot).embodiment for info in described().values()}
 
 
-def _named(args: argparse.Namespace) -> str:
-    return "--pretrained" if args.pretrained else "--task"
-
-
 def _option(name: str) -> str:
     return "--set" if name == "changes" else f"--{name.replace('_', '-')}"
 
@@ -339,8 +333,8 @@ COMMAND = Command(
   gantry demo
   gantry demo --pretrained
   gantry demo --corrections
-  gantry demo --language
-  gantry demo --language --instruction "push the red cube to the white disc" --trials 2
+  gantry demo --language --bundle runs/tell
+  gantry demo --language --bundle runs/tell --instruction "push the red cube to the white disc" --trials 2
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
   gantry demo --bundle runs/student --terrain t1,t2
   gantry demo --arm --demos 20 --steps 8k --trials 5""",
