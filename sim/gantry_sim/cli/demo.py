@@ -18,7 +18,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed, clock, steps, whole
 from gantry_sim.cli.way_back import cost_text
 from gantry_sim.tasks.catalogue import described
-from gantry_sim.tasks.names import require_task
+from gantry_sim.tasks.names import family_of, require_task
 
 if TYPE_CHECKING:
     from gantry_deploy.contract.policy_contract import PolicyContract
@@ -298,8 +298,9 @@ def _kind(task: str | None, contract: PolicyContract | None) -> str:
 
 
 def _embodiments() -> dict[str, str]:
-    """Embodiments by the names of tasks, of those that describe themselves."""
-    return {info.name: robot_spec(info.robot).embodiment for info in described().values()}
+    """Embodiments by the names of tasks, of those that describe themselves and are of no family."""
+    own = (info for info in described().values() if family_of(info.name) is None)
+    return {info.name: robot_spec(info.robot).embodiment for info in own}
 
 
 def _option(name: str) -> str:
