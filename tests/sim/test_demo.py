@@ -311,7 +311,7 @@ def test_a_walk_that_a_busy_machine_breaks_is_walked_again_without_the_clock(tmp
         said.append(line)
         time.sleep(0.3)
 
-    walk = in_process(Legs(seconds=0.4).plan("walk", bundle, tmp_path), slow)
+    walk = in_process(Legs(seconds=0.4).plan("walk", bundle, tmp_path, print), slow)
     assert walk.completed
     assert not walk.paced
     assert len(walk.earlier) == 1

@@ -326,7 +326,7 @@ def test_the_same_walk_without_the_clock_is_recorded_and_judged_as_one_over_ros(
     given = tiny_bundle(tmp_path / "given", contract, weight=weight)
     goal, said = Goal(1.2, 0.0, 0.0), []
     scenario = Goals((FLAT,), goal=(1.2, 0.0, 0.0), seconds=13.0)
-    plan = scenario.plan(FLAT, given, tmp_path)
+    plan = scenario.plan(FLAT, given, tmp_path, print)
     plan.folder.mkdir()
     walk = in_process(plan, said.append)
     assert (walk.over_ros, walk.paced, walk.completed, walk.trouble) == (False, False, True, "")
