@@ -136,10 +136,10 @@ def test_the_demo_walks_the_machine_in_both_ways(tmp_path):
     path = tmp_path / "machine.yaml"
     save_dynamics(path, RobotDynamics("go2", {}, {"command_delay_s": Estimate(0.01)}))
     bundle = still_bundle(tmp_path / "bundle")
-    plan = Legs(dynamics=str(path)).plan("walk", bundle, tmp_path)
+    plan = Legs(dynamics=str(path)).plan("walk", bundle, tmp_path, print)
     assert json.loads(plan.arguments["options"]) == {"dynamics": str(path)}
     efforts = []
-    for robot in (plan.make_robot(GO2, False), Legs().plan("walk", bundle, tmp_path).make_robot(GO2, False)):
+    for robot in (plan.make_robot(GO2, False), Legs().plan("walk", bundle, tmp_path, print).make_robot(GO2, False)):
         robot.connect()
         robot.write(JointCommand.position(GO2, GO2.array("default_rad") + 0.1))
         robot.sleep_until(0.006)
