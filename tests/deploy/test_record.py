@@ -35,11 +35,10 @@ from gantry_mapping.elevation.snapshot import MapSnapshot
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)
 ARM = {"/object_goal", "/object_pose", "/policy/base_action", "/policy/own_action", "/gantry/event"}
-TOLD = {"/things", "/zones", "/instruction"}
-"""What policies that are told in words see; see tests/sim/manipulation/language/test_demo_words.py."""
+ARM |= {"/things", "/zones", "/instruction"}  # see tests/sim/manipulation/language/test_demo_words.py
 LOOKS = {"/tf", "/tf_static", "/robot_description"}
 """What is only for viewers, and is not read back."""
-WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM, *TOLD, *LOOKS}
+WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM, *LOOKS}
 """Topics of a policy that follows velocities and looks at no map."""
 
 
@@ -196,6 +195,7 @@ def encoder_cases(n):
     layout = {"dim": [{"label": "label", "size": n, "stride": n}], "data_offset": 0}
     frames = Frames(tuple(names), ("",) * n, rng.normal(size=(n, 3)), rng.normal(size=(n, 4)))
     places = rng.normal(size=(n, 3)).tolist()
+    poses = [{"position": xyz(row), "orientation": {**xyz((0.0,) * 3), "w": 1.0}} for row in places]
     base = Frames(("odom",), ("base_link",), np.array([a]), np.array([quat]))
     encoded = {
         "sensor_msgs/msg/JointState": ros_messages.joint_state(stamp_ns, names, pos, vel, effort),
@@ -219,10 +219,7 @@ def encoder_cases(n):
             **headers["base_link"],
             "pose": {"position": xyz(a), "orientation": orientation},
         },
-        "geometry_msgs/msg/PoseArray": {
-            **headers["base_link"],
-            "poses": [{"position": xyz(row), "orientation": {**xyz((0.0,) * 3), "w": 1.0}} for row in places],
-        },
+        "geometry_msgs/msg/PoseArray": {**headers["base_link"], "poses": poses},
         "std_msgs/msg/String": {"data": "Ünicode" * n},
         "tf2_msgs/msg/TFMessage": transforms_of(stamp, (*names, "odom"), ("",) * n + ("base_link",), frames, base),
         "std_msgs/msg/Float32MultiArray": {"layout": layout, "data": np.float32(pos).tolist()},

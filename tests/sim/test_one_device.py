@@ -11,7 +11,12 @@ import torch
 
 from gantry_fixtures import allowed_waits
 from gantry_fixtures.meta_physics import physics_on_meta
-from gantry_fixtures.one_device import META, Numbers, on_cpu, watched
+from gantry_fixtures.one_device import META, Allowed, Numbers, on_cpu, watched
+from gantry_policies.networks.ame2 import Ame2Encoder
+from gantry_policies.networks.bev import BevEncoder
+from gantry_policies.networks.language.instructed import InstructedEncoder
+from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg
 from gantry_sim.driving.comfort import Comfort
 from gantry_sim.driving.sensors.boxes import meets
 from gantry_sim.driving.traffic import motion
@@ -36,8 +41,9 @@ def some(cases):
     ]
 
 
-def stepped(task_name, preset_name, allowed):
-    """A watch over two control steps, without and with last observations, and what they returned."""
+def stepped(task_name, preset_name, allowed, with_numbers=True):
+    """A watch over two control steps, without and with last observations. Cars are built without numbers: to solve
+    parking lots would take minutes."""
     task = find_task(task_name)
     cfg = replace(task.preset(preset_name).env, num_envs=ENVS)
     if hasattr(cfg, "ground"):
@@ -46,7 +52,7 @@ def stepped(task_name, preset_name, allowed):
         cfg = replace(cfg, map_count=2)
     numbers = Numbers()
     with physics_on_meta(numbers):
-        with watched(allowed, numbers):
+        with watched(allowed, numbers if with_numbers else None):
             env = task.make_env(cfg, META, 1)
         action = torch.zeros(ENVS, env.action_size, device=META)
         with watched(allowed):
@@ -77,7 +83,32 @@ def test_walking_to_goals(task, preset):
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "preset"), some(CARS))
 def test_driving(task, preset):
-    assert stepped(task, preset, allowed_waits.DRIVING).refused == []
+    assert stepped(task, preset, allowed_waits.DRIVING, with_numbers=False).refused == []
+
+
+SENTENCES = Allowed("language/words.py:summary", "each sentence is read once for all rows that have it")
+ENCODERS = {
+    "bev": ("drive-junction", "gpu-bev", lambda layout: BevEncoder(layout, BevNetCfg())),
+    "ame2 teacher": ("ame2-go2", "gpu", lambda layout: Ame2Encoder(layout, AmeCfg.paper())),
+    "ame2 student": ("ame2-go2-student", "gpu", lambda layout: Ame2Encoder(layout, AmeCfg.paper())),
+    "words": ("yam-tell", "ppo", lambda layout: InstructedEncoder(layout, WordsNetCfg())),
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_forwards_and_backwards(name):
+    """With the observations of the tasks that they are for."""
+    task_name, preset, make = ENCODERS[name]
+    task = find_task(task_name)
+    layout = ObservationLayout.from_contract(task.contract(task.preset(preset).env))
+    with watched(numbers=Numbers()):
+        encoder = make(layout).to(META)
+    with watched([SENTENCES] if name == "words" else []) as watch:
+        found = encoder(torch.zeros(300, layout.size, device=META))
+        found.latent.sum().backward()
+    assert watch.refused == []
+    assert all(not on_cpu(parameter.grad) for parameter in encoder.parameters())
+    assert bool(watch.found) == (name == "words")
 
 
 def test_what_is_planted_in_a_step_is_found(monkeypatch):
@@ -89,7 +120,7 @@ def test_what_is_planted_in_a_step_is_found(monkeypatch):
         return found & bool(found.any()) & torch.ones(len(found), 1, dtype=torch.bool)
 
     monkeypatch.setattr(Comfort, "__call__", planted)
-    watch = stepped("drive-lane", "gpu", allowed_waits.DRIVING)
+    watch = stepped("drive-lane", "gpu", allowed_waits.DRIVING, with_numbers=False)
     kinds = [text.split(": ")[1] for text in watch.refused]
     assert kinds == ["a number is read", "a tensor of the CPU among those of the device"]
     assert all("planted" in text for text in watch.refused)

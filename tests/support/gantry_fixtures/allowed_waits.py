@@ -26,12 +26,12 @@ GOAL = (
 ARMS = (Allowed("gantry_sim/envs/step_env.py:step", RESETS, within=True),)
 """Of arms, where episodes end one by one."""
 DRIVING = (
+    Allowed("drivers/cost_to_go.py:_prepare", "tables of a lot, until those of all lots are made"),
     Allowed("gantry_sim/driving/env.py:step", RESETS),
     Allowed("gantry_sim/driving/env.py:_begin", RESETS, within=True, answer=False),
     Allowed("traffic/traffic.py:reset", "rows of beginnings are judged", answer=False),
     Allowed("traffic/traffic.py:step", "where a road user is to be placed, every third step"),
     Allowed("traffic/traffic.py:_place", "placing one is a beginning, too", within=True),
-    Allowed("drivers/cost_to_go.py:_prepare", "tables of a lot, until those of all lots are made", answer=True),
     Allowed("sensors/wall_scan.py:cast_chains", "how many beams the walls cover, once a scan: all pairs are too many"),
     Allowed("gantry_deploy/observations/bev.py:_dots", "torch counts into bins of a number that it reads"),
 )

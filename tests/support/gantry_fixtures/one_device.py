@@ -285,6 +285,12 @@ def _flat(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     return flat, *(torch.empty(args[0].numel(), dtype=torch.int64, device=META) for _ in range(2))
 
 
+def _different(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
+    watch.note(ROWS)
+    count = args[0].shape[args[1]]
+    return torch.empty_like(args[0]), *(torch.empty(count, dtype=torch.int64, device=META) for _ in range(2))
+
+
 def _repeated(watch: Watch, func: Any, args: Any, kwargs: Any) -> Any:
     if kwargs.get("output_size") is None:
         watch.note(ROWS)
@@ -332,6 +338,7 @@ _ANSWERED = {
     "aten::masked_select": _flat,
     "aten::_unique2": _flat,
     "aten::unique_consecutive": _flat,
+    "aten::unique_dim": _different,
     "aten::repeat_interleave": _repeated,
     "aten::index": _indexed,
     "aten::index_put": _indexed,
