@@ -159,16 +159,12 @@ def cloud_of(snapshot):
 def transforms_of(stamp, parents, children, *parts):
     """A message of frames as a dictionary."""
     rows = [row for part in parts for row in zip(part.pos_m.tolist(), part.quat_wxyz.tolist(), strict=True)]
-    return {
-        "transforms": [
-            {
-                "header": {"stamp": stamp, "frame_id": parent},
-                "child_frame_id": child,
-                "transform": {"translation": xyz(pos), "rotation": {**xyz(quat[1:]), "w": quat[0]}},
-            }
-            for parent, child, (pos, quat) in zip(parents, children, rows, strict=True)
-        ]
-    }
+    frames = []
+    for parent, child, (pos, quat) in zip(parents, children, rows, strict=True):
+        transform = {"translation": xyz(pos), "rotation": {**xyz(quat[1:]), "w": quat[0]}}
+        header = {"stamp": stamp, "frame_id": parent}
+        frames.append({"header": header, "child_frame_id": child, "transform": transform})
+    return {"transforms": frames}
 
 
 def encoder_cases(n):
