@@ -58,8 +58,8 @@ def arrays_mib() -> dict[str, float]:
 
     held: dict[str, dict[int, int]] = {"physics": {}, "torch": {}}
     for thing in gc.get_objects():
-        if isinstance(thing, wp.array) and getattr(thing, "ptr", None):
-            held["physics"][thing.ptr] = max(thing.capacity or 0, held["physics"].get(thing.ptr, 0))
+        if isinstance(thing, wp.array) and (place := getattr(thing, "ptr", None)):
+            held["physics"][place] = max(thing.capacity or 0, held["physics"].get(place, 0))
     for thing in gc.get_objects():
         if isinstance(thing, torch.Tensor) and thing.device.type != "meta":
             for tensor in (thing, thing.grad if thing.is_leaf else None):
@@ -184,7 +184,8 @@ def main() -> int:
     names = args.only.split(",") if args.only else gpu_presets()
     if args.here:
         for name in names:
-            print(json.dumps(run_preset(*name.split(":"), args.steps)), flush=True)
+            task_name, preset_name = name.rsplit(":", 1)
+            print(json.dumps(run_preset(task_name, preset_name, args.steps)), flush=True)
         return 0
     failed = 0
     environment = os.environ | {"GANTRY_PHYSICS_ENGINE": "warp", "OMP_NUM_THREADS": "1"}
