@@ -15,7 +15,7 @@ def limited(value: Array, low: float | None, high: float | None) -> Array:
     The standard's ``clip`` checks and broadcasts its limits, which on a robot's single row costs ten times as much.
     """
     if (clamp := getattr(value, "clamp", None)) is not None:
-        return clamp(low, high)  # of torch, whose ``maximum`` would copy the limit to the device first
+        return clamp(low, high)  # Torch's own: the Array API's ``maximum`` would copy the limit to the device first.
     xp = namespace(value)
     value = value if low is None else xp.maximum(value, low)
     return value if high is None else xp.minimum(value, high)

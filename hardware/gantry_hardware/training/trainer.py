@@ -83,7 +83,7 @@ class Trainer(ABC):
             require_one_process()
         self.run_dir = run_dir if writes else None
         self.source = run_dir
-        """Folder whose checkpoint :meth:`resume` reads."""
+        """Folder of the checkpoint that :meth:`resume` reads."""
         self.save_every_s = save_every_s
         self.wall_s = 0.0
         """Training time so far without evaluations, resumed sessions included; part of every checkpoint."""

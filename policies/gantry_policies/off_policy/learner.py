@@ -1,4 +1,4 @@
-"""One off-policy learner, whose switches give SAC, TD3, RLPD, WSRL, residual learning over a frozen base, and CO-RFT:
+"""One off-policy learner with switches for SAC, TD3, RLPD, WSRL, residual learning over a frozen base, and CO-RFT:
 plans of several actions that count as one."""
 
 from __future__ import annotations
