@@ -79,6 +79,22 @@ class CarRandomization:
             delay_s=(0.0, 0.06),
         )
 
+    def wide(self) -> CarRandomization:
+        """The same cars with more between them: wheels that stand off by more, slower steering, weaker and slower
+        drives, less grip, more load, commands up to 90 ms late.
+        """
+        return replace(
+            self,
+            mass_scale=(0.85, 1.4),
+            friction_scale=(0.5, 1.1),
+            steering_gain=(0.85, 1.15),
+            steering_offset_rad=(-0.06, 0.06),
+            steering_lag_s=(0.0, 0.25),
+            acceleration_gain=(0.65, 1.15),
+            acceleration_lag_s=(0.0, 0.5),
+            delay_s=(self.delay_s[0], 0.09),
+        )
+
     def trained_for(self, steering: str, drive: str) -> tuple[TrainedRange, ...]:
         """The table of a contract, for joints of these names."""
         return (

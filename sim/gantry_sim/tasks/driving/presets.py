@@ -129,6 +129,16 @@ def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
     return preset
 
 
+def differing(few: Callable[[], Preset]) -> Callable[[], Preset]:
+    """A preset on cars that differ more."""
+
+    def preset() -> Preset:
+        usual = few()
+        return replace(usual, env=replace(usual.env, randomization=usual.env.randomization.wide()))
+
+    return preset
+
+
 def with_pictures(few: Callable[[], Preset]) -> Callable[[], Preset]:
     """A preset that sees the road and others from above, as CaRL does, in place of numbers of others."""
 
@@ -165,6 +175,7 @@ def _slow_start(cfg: Any) -> str:
 
 def _task(info: TaskInfo, cpu: Callable[[], Preset], *, scripted: bool = True) -> Task:
     sizes = {"cpu": cpu, "gpu": at_size(cpu), "gpu-bev": with_pictures(cpu)}
+    sizes |= {f"{name}-wide": differing(sizes[name]) for name in ("cpu", "gpu")}
     return Task(
         name=info.name,
         summary=info.summary,

@@ -64,6 +64,19 @@ class RandomizeCfg:
             if isinstance(value, tuple) and not value[0] <= value[1]:
                 raise ConfigError(f"env.randomize.{item.name} is {list(value)}, expected the smaller number first.")
 
+    def wide(self) -> RandomizeCfg:
+        """The same places, on arms that differ in gains, friction and delay, with objects that differ more."""
+        return replace(
+            self,
+            mass=(0.5, 2.2),
+            friction=(0.4, 1.2),
+            stiffness=(0.8, 1.15),
+            damping=(0.8, 1.2),
+            viscous_friction_nm_s_rad=(0.0, 0.5),
+            coulomb_friction_nm=(0.0, 0.3),
+            late_share=0.4,
+        )
+
     def trained_for(self, dt_s: float) -> tuple[TrainedRange, ...]:
         """The table of a contract.
 

@@ -96,6 +96,21 @@ def presets(make_env_cfg: Callable[[], Any]) -> dict[str, Callable[[], Preset]]:
     return {name: partial(preset, *way) for name, way in ways.items()}
 
 
+def arm_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], Preset]]:
+    """Those of :func:`presets`, and two of them on arms that differ, with objects that differ more.
+
+    Args:
+        make_env_cfg: The task's fresh configuration.
+    """
+
+    def differing() -> ArmCfg:
+        env = make_env_cfg()
+        return replace(env, randomize=env.randomize.wide())
+
+    wide = presets(differing)
+    return presets(make_env_cfg) | {f"{name}-wide": wide[name] for name in ("rlpd", "resfit")}
+
+
 def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], Preset]]:
     """Presets of a task that is told in words: those of all arms, a vision-language-action model, and on-policy
     students, which learn from a dense reward and the numbers of all things.
@@ -133,7 +148,7 @@ def _task(info: TaskInfo) -> Task:
         name=info.name,
         summary=info.summary,
         robot=info.robot,
-        presets=(told_presets if "vla" in info.presets else presets)(LAYOUTS[info.name]),
+        presets=(told_presets if "vla" in info.presets else arm_presets)(LAYOUTS[info.name]),
         make_env=make_env,
         contract=arm_contract,
         teacher=arm_contract,
