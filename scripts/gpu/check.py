@@ -26,9 +26,11 @@ WEIGHTS = {
     "machine": 1.0,
     "agreement": 4.0,
     "go2": 10.0,
+    "mjlab": 6.0,
     "drive": 3.0,
     "train": 6.0,
     "ame2": 6.0,
+    "mapping": 3.0,
     "syncs": 2.0,
 }
 """Parts in their order, and the share of the remaining time that each may take."""

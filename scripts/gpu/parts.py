@@ -29,7 +29,14 @@ from gantry_sim.tasks.registry import Preset, find_task
 from gantry_sim.training.run_cfg import RunCfg
 
 GO2, AME2, TRAFFIC = "velocity-flat-go2", "ame2-go2", "drive-traffic"
-SIZES = {GO2: (1024, 4096, 16384), AME2: (1024, 4096), TRAFFIC: (1024, 4096, 16384)}
+STUDENT = "ame2-go2-student"
+"""The goal task with a map that the mapping pipeline makes, in place of the true one."""
+LIFT = "mjlab:Mjlab-Lift-Cube-Yam"
+"""Lifting on a GPU; our own tasks of arms are simulated on the CPU."""
+GO1, PEER = "velocity-flat-go1", "Mjlab-Velocity-Flat-Unitree-Go1"
+"""Walking on flat ground, here and in mjlab as it ships."""
+THREE = (1024, 4096, 16384)
+SIZES = {GO2: THREE, GO1: THREE, AME2: THREE, STUDENT: THREE[:2], TRAFFIC: THREE, LIFT: THREE}
 """Numbers of environments."""
 SMALL = 8
 """Number of environments with ``--small``."""
@@ -75,8 +82,12 @@ class Part:
     def preset(self, task: str, envs: int) -> Preset:
         """The preset ``gpu`` with another number of environments, and of maps (:data:`MAPS`)."""
         preset = find_task(task).preset("gpu")
-        maps = {"map_count": SMALL if self.small else MAPS} if hasattr(preset.env, "map_count") else {}
-        return replace(preset, env=replace(preset.env, num_envs=envs, **maps))
+        changes: dict[str, Any] = {"num_envs": envs}
+        if hasattr(preset.env, "map_count"):
+            changes["map_count"] = SMALL if self.small else MAPS
+        if self.small and hasattr(preset.env, "ground"):
+            changes["ground"] = replace(preset.env.ground, levels=2, columns=14, start_levels=1)
+        return replace(preset, env=replace(preset.env, **changes))
 
     @contextlib.contextmanager
     def going_on(self, **what: Any) -> Iterator[None]:
@@ -138,6 +149,25 @@ def measure_ame2(part: Part) -> None:
             _environment(part, AME2, envs)
         with part.going_on(task=AME2, envs=envs, what="training"):
             _training(part, AME2, envs, iterations=2)
+
+
+def measure_mapping(part: Part) -> None:
+    """Walking to goals by a map that is made of what a camera has seen."""
+    for envs in part.sizes(STUDENT):
+        with part.going_on(task=STUDENT, envs=envs):
+            _environment(part, STUDENT, envs)
+
+
+def measure_mjlab(part: Part) -> None:
+    """Walking on flat ground in mjlab as it ships, ours beside it, and lifting: environments alone."""
+    for envs in part.sizes(GO1):
+        with part.going_on(task=PEER, envs=envs):
+            _as_shipped(part, envs)
+        with part.going_on(task=GO1, envs=envs):
+            _environment(part, GO1, envs)
+    for envs in part.sizes(LIFT):
+        with part.going_on(task=LIFT, envs=envs):
+            _environment(part, LIFT, envs)
 
 
 def measure_drive(part: Part) -> None:
@@ -234,6 +264,35 @@ def _environment(part: Part, task: str, envs: int) -> None:
     env.close()
 
 
+def _as_shipped(part: Part, envs: int) -> None:
+    """Control steps per second of mjlab's own environment, unmodified but for the number of environments."""
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.tasks.registry import load_env_cfg
+
+    begin = time.monotonic()
+    cfg = load_env_cfg(PEER)
+    cfg.scene.num_envs = envs
+    env = ManagerBasedRlEnv(cfg, part.device)
+    env.reset()
+    size = (envs, sum(env.action_manager.action_term_dim))
+    generator = torch.Generator(part.device).manual_seed(1)
+    actions = [0.3 * torch.randn(size, generator=generator, device=part.device) for _ in range(8)]
+
+    def step(number: int) -> None:
+        env.step(actions[number % len(actions)])
+
+    with torch.inference_mode():
+        step(0)
+        part.wait()
+        first_s = time.monotonic() - begin
+        seconds = 0.2 if part.small else 3.0
+        rates = [step_rate(step, seconds, part.device) for _ in range(1 if part.small else 2)]
+    row = {"task": f"mjlab as it ships: {PEER}", "envs": envs, "env_steps_per_s": envs * max(rates)}
+    row |= {"ms_per_step": 1e3 / max(rates), "slower_ms_per_step": 1e3 / min(rates)}
+    part.note(**row, build_and_first_step_s=round(first_s, 1))
+    env.close()
+
+
 def _training(part: Part, task: str, envs: int, iterations: int = 3) -> None:
     """Control steps per second of a training that is thrown away."""
     run = RunCfg(find_task(task), "gpu", part.preset(task, envs), part.device, 1)
@@ -246,9 +305,11 @@ PARTS: dict[str, Callable[[Part], None]] = {
     "machine": measure_machine,
     "agreement": measure_agreements,
     "go2": measure_go2,
+    "mjlab": measure_mjlab,
     "drive": measure_drive,
     "train": measure_train,
     "ame2": measure_ame2,
+    "mapping": measure_mapping,
     "syncs": measure_syncs,
 }
 

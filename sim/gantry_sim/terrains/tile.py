@@ -75,7 +75,6 @@ class Tile:
         self.reversed = False
         """Turn the course around: whatever is added from now on is mirrored along x."""
         self.geometries: list[TerrainGeometry] = []
-        self._first_name = len(spec.worldbody.geoms)
 
     def box(
         self, x: tuple[float, float], y: tuple[float, float], top: float, bottom: float | None = None
@@ -106,8 +105,8 @@ class Tile:
         roll, pitch, yaw = rpy
         if self.reversed:
             x, pitch, yaw = self.length_m - x, -pitch, -yaw
+        # Without names: MuJoCo compares each new one with all that exist.
         geom = self.spec.worldbody.add_geom(
-            name=self._next_name(),
             type=mujoco.mjtGeom.mjGEOM_BOX,
             pos=[x, y, z],
             size=[0.5 * edge for edge in size],
@@ -117,9 +116,6 @@ class Tile:
         )
         self.geometries.append(TerrainGeometry(geom=geom))
         return geom
-
-    def _next_name(self) -> str:
-        return f"ground_{self._first_name + len(self.geometries)}"
 
     def virtual_floor(self, top: float) -> mujoco.MjsGeom:
         """A floor under the whole tile that height sensors see and nothing touches (paper, section on terrains)."""
@@ -211,7 +207,7 @@ class GoalTerrainCfg(SubTerrainCfg, abc.ABC):
                 f"{shortest:g} x 3 m."
             )
         tile = Tile(spec, (self.size[0], self.size[1]), self.generator_for(difficulty, rng), self.strip_m)
-        if self.apron is not None and not spec.worldbody.geoms:
+        if self.apron is not None and spec.worldbody.first_geom() is None:
             self.apron.build(tile)
         ends = self.build(tile, difficulty)
         origin = np.array([self.strip_m / 2, tile.mid_m, ends.spawn_z_m])
