@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
+from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+
+
+def entry_points(group: str) -> EntryPoints:
+    """Entry points of a group, of all packages on the path.
+
+    Packages are looked through once for each path (``sys.path``), since that takes longer than most of what is done
+    with an entry point. Whatever is installed into a folder of the path while a process runs is seen by the next one.
+    """
+    return _all_on(tuple(sys.path)).select(group=group)
+
+
+@lru_cache(maxsize=8)
+def _all_on(path: tuple[str, ...]) -> EntryPoints:
+    """Entry points of all groups; ``path`` is that of the process, and tells whether it is still the same."""
+    del path
+    return importlib.metadata.entry_points()
 
 
 def plugin_names(group: str) -> list[str]:

@@ -300,7 +300,7 @@ def entry(info, group, value):
     path.write_text(path.read_text() + f"\n[{group}]\ntestdog = {value}\n")
 
 
-def test_a_package_may_bring_its_own_walker_and_camera(installed):
+def test_a_package_may_bring_its_own_walker_and_camera(installed, monkeypatch):
     info = installed / "testdog_robot-0.1.0.dist-info"
     (installed / "testdog_robot" / "extras.py").write_text(
         "from dataclasses import replace\n"
@@ -312,7 +312,8 @@ def test_a_package_may_bring_its_own_walker_and_camera(installed):
         head_camera("testdog")
     entry(info, "gantry.legged_robots", "testdog_robot.extras:make")
     entry(info, "gantry.head_cameras", "testdog_robot.extras:CAMERA")
-    importlib.invalidate_caches()
+    # Packages are looked through once for each path.
+    monkeypatch.syspath_prepend(str(installed))
     assert legged_robot_cfg("testdog").swing_height_m == 0.123
     assert head_camera("testdog") == REALSENSE_LIKE
 

@@ -6,13 +6,13 @@ Nothing here reads a bundle or loads a learning library, so that a mistyped path
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from gantry_deploy.bundle.files import holds_bundle
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError, UnknownNameError, near_name
 from gantry_hardware.files.text import path_text
+from gantry_hardware.plugins import entry_points
 
 GROUP = "gantry.pretrained"
 """Entry-point group of bundles that are installed along with a package: name -> path of its folder or zip."""

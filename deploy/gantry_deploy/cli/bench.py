@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import entry_points
 from typing import Any
 
 from gantry_deploy.cli.command import Command
 from gantry_deploy.cli.discovery import load_commands
 from gantry_deploy.cli.parser import GantryParser
+from gantry_hardware.plugins import entry_points
 
 GROUP = "gantry.benchmarks"
 """Entry-point group of benchmarks: name = "module:BENCHMARK", a :class:`~gantry_deploy.cli.command.Command`."""

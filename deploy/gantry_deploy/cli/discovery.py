@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from gantry_deploy.cli.command import Command
+from gantry_hardware.plugins import entry_points
 
 GROUP = "gantry.commands"
 """Entry-point group of sub-commands: name = "module:COMMAND"."""

@@ -7,7 +7,6 @@ the entry-point group ``gantry.embodiments``. Parts that need more than contract
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.model.spec import RobotSpec
-from gantry_hardware.plugins import load_named, load_plugin
+from gantry_hardware.plugins import entry_points, load_named, load_plugin
 
 
 class Embodiment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from gantry_hardware.backends.backend import Robot
@@ -14,7 +14,7 @@ from gantry_hardware.files.bounds import MAX_SEED
 from gantry_hardware.files.text import plain_text
 from gantry_hardware.model.capabilities import missing_methods
 from gantry_hardware.model.spec import RobotSpec
-from gantry_hardware.plugins import find_plugin, plugin_names
+from gantry_hardware.plugins import entry_points, find_plugin, plugin_names
 
 GROUP = "gantry.backends"
 """Entry-point group: name -> callable ``(spec, **options) -> Robot``."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import entry_points
 from gantry_sim.driving.step_info import COMFORT, Reward, StepInfo
 
 GROUP = "gantry.drive_rewards"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
+from gantry_hardware.plugins import entry_points
 from gantry_sim.tasks.catalogue import TaskInfo
 
 PREFIX = "mjlab:"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.spec import FALL_TILT_RAD, RobotSpec
+from gantry_hardware.plugins import entry_points
 from gantry_hardware.robots import robot_spec
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.geometry import lowest_point_m, overlaps, posed

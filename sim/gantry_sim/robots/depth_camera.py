@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 import mujoco
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import entry_points
 from gantry_mapping.sensing.camera import REALSENSE_LIKE, DepthCamera
 from gantry_mapping.sensing.frames import rotation_matrix
 

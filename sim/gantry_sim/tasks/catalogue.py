@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import entry_points
 from gantry_sim.tasks.names import family_of, task_names
 
 GROUP = "gantry.task_info"

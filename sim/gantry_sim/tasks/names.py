@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import entry_points
 
 GROUP = "gantry.tasks"
 """Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""

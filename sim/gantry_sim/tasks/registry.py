@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.model.dynamics import RobotDynamics
-from gantry_hardware.plugins import load_plugin
+from gantry_hardware.plugins import entry_points, load_plugin
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy

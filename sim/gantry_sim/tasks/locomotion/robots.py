@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 from gantry_deploy.contract.policy_contract import BalanceSpec, GaitSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.plugins import entry_points
 from gantry_hardware.robots import robot_spec
 from gantry_sim.tasks.locomotion.derived import derived_quadruped
 from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.contract.policy_contract import ChunkSpec
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.plugins import load_plugin
+from gantry_hardware.plugins import entry_points, load_plugin
 from gantry_hardware.training.trainer import Trainer
 from gantry_sim.tasks.registry import MakePolicy, Preset, Task
 from gantry_sim.training.run_cfg import RunCfg
