@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from gantry_sim.driving.sensors.lidar import LidarConfig, cast_boxes, finish, ra
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.driving.vehicle.actuation import CarRandomization
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
+from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.robots.option_checks import ROAD_CHECKS
 from gantry_sim.robots.options import check_options
 
@@ -159,7 +161,7 @@ class RoadRobot:
 
     def sleep_until(self, time_s: float) -> None:
         """Let time pass; returns at the first physics step that is not before ``time_s``."""
-        with torch.no_grad():
+        with torch.no_grad(), torch_threads(1):
             while self._time_s < time_s - 1e-6:
                 self._step()
         if self.realtime:
@@ -306,7 +308,7 @@ class RoadRobot:
         lanes = seen.route_speed_limit_m_s, seen.route_left_m, seen.route_right_m
         return Route(_row(seen.route_points_in_world_m), *map(_row, lanes))
 
-    @property
+    @cached_property
     def _lidar(self) -> LidarLayout | None:
         """Scan that the task's policies observe."""
         return drive_contract(self.cfg).body_as(DriveSpec).lidar
