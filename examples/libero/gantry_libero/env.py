@@ -96,9 +96,7 @@ class LiberoEnv(gymnasium.Env[dict[str, Any], NDArray[np.float32]]):
         found = self._simulation.begin(task.states[number], int(self.np_random.integers(2**31)), self._settle_steps)
         return self._seen(found), {"task": task.index, "state": number, "instruction": task.instruction}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Apply an action (7,) in [-1, 1]; reward 1 and the end come with success.
 
         Raises:

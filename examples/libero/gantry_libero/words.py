@@ -11,11 +11,13 @@ from gantry_deploy.language.instructions import tokens_of, words_of
 LEFT_OUT = ("a", "the")
 """Words that no token stands for: with them some instructions have 19 words, and a policy reads 16."""
 VOCABULARY = tuple(
-    "alphabet and at back basket bbq between black book both bottle bottom bowl box butter cabinet caddy center cheese "
-    "chocolate close compartment cookie cream drawer dressing from front frying in inside it juice ketchup left "
-    "microwave middle milk moka mug next of off on open orange pan pick place plate pot pots pudding push put rack "
-    "ramekin red right salad sauce shelf soup stack stove table them to tomato top tray turn under up white wine wooden "
-    "yellow".split()
+    words_of(
+        "alphabet and at back basket bbq between black book both bottle bottom bowl box butter cabinet caddy center "
+        "cheese chocolate close compartment cookie cream drawer dressing from front frying in inside it juice ketchup "
+        "left microwave middle milk moka mug next of off on open orange pan pick place plate pot pots pudding push "
+        "put rack ramekin red right salad sauce shelf soup stack stove table them to tomato top tray turn under up "
+        "white wine wooden yellow"
+    )
 )
 """Words of the five standard suites, sorted; one list for all, so that a policy of one suite can read another."""
 _SPEC = InstructionSpec(VOCABULARY, ("pick up the alphabet soup and place it in the basket",))
