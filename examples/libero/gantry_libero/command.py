@@ -127,11 +127,12 @@ def _run_folder(args: argparse.Namespace) -> tuple[GymCfg, MakePolicy]:
 def _other(args: argparse.Namespace, teacher: ActionTeacher | None) -> tuple[GymCfg, MakePolicy]:
     from gantry_libero.judge import RandomActions, asked
     from gantry_libero.scripted import ScriptedHand
+    from gantry_libero.simulation import CAMERAS
     from gantry_libero.task import env_cfg
 
     cfg = env_cfg(
         args.suite or "spatial",
-        cameras=() if args.no_images else None,
+        cameras=() if args.no_images else tuple(CAMERAS),
         image_px=args.px,
         turned=args.turned,
         plain_light=args.plain_light,

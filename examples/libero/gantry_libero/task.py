@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gantry_hardware.errors import GantryError
+from gantry_libero.simulation import CAMERAS
 from gantry_libero.suites import libero_task as task_of
 from gantry_libero.suites import max_steps, num_tasks, require_suite
 from gantry_libero.words import VOCABULARY
@@ -18,6 +19,16 @@ PREFIX = "libero:"
 """Names of such tasks begin with it."""
 ENV_ID = "gantry_libero.env:LiberoEnv"
 """Environment behind all of them."""
+USUAL: dict[str, Any] = {
+    "tasks": None,
+    "states": None,
+    "cameras": tuple(CAMERAS),
+    "image_px": 128,
+    "turned": False,
+    "aim": False,
+    "plain_light": False,
+}
+"""Usual arguments of the environment, all of which ``--set env.env_kwargs.NAME=VALUE`` changes."""
 
 
 def libero_task(name: str) -> Task:
@@ -65,11 +76,11 @@ def env_cfg(suite: str, num_envs: int = 1, **kwargs: Any) -> Any:
     Args:
         suite: Name of the suite.
         num_envs: Environments side by side; a scene takes some hundred megabytes.
-        **kwargs: Arguments of :class:`~gantry_libero.env.LiberoEnv`.
+        **kwargs: Arguments of :class:`~gantry_libero.env.LiberoEnv` that differ from :data:`USUAL`.
     """
     from gantry_sim.gym.cfg import GymCfg
 
-    given = {"suite": suite, **{name: value for name, value in kwargs.items() if value is not None}}
+    given = {"suite": suite, **USUAL, **kwargs}
     return GymCfg(ENV_ID, num_envs, env_kwargs=given, max_episode_steps=max_steps(suite))
 
 
