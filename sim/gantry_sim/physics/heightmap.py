@@ -18,6 +18,8 @@ from gantry_sim.physics.ground import EXACT, Ground, bounds, sort_ground
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _INF = float("inf")
+_ABOVE_M = 50.0
+"""Rays of :meth:`HeightMap.tops` start here: above everything, and low enough for float32 to tell micrometres."""
 _TOUCH = 1e-5  # neighbours that touch must leave no gap between them in float32: m, or parts of a quad
 
 
@@ -50,6 +52,48 @@ class HeightMap:
         self._has_exact = bool((self._codes == EXACT).any())
         self._planes = _Planes(data, self.ground)
         self._shapes = _Shapes(model, data, self.ground)
+        self._corner = torch.tensor(self.ground.corner_m)
+        self._top_of_code = torch.cat((torch.tensor([-_INF]), self._shapes.flat_top))
+        """Height of cells that one upright box covers, by code; -inf where there is nothing."""
+        self._all_boxes = not (self._has_exact or self._planes.count or bool(self._shapes.is_field.any()))
+        rectangles = self._shapes.rectangles
+        """(S, 5) x and y from and to, and height, of upright boxes; NaN for tilted ones."""
+        listed = torch.cat((rectangles, torch.tensor([[_INF, -_INF, _INF, -_INF, -_INF]])))[self._candidates]
+        self._listed = listed.permute(2, 0, 1).contiguous()
+        self._listed_upright = ~listed[..., 0].isnan().any(-1)
+
+    def tops(self, point: torch.Tensor) -> torch.Tensor:
+        """Height of the ground at points: where vertical rays from far above would end, without their normals.
+
+        Args:
+            point: (P, 2) in the world, m.
+
+        Returns:
+            (P,) m; -inf where there is nothing.
+        """
+        if not self._all_boxes:
+            above = torch.nn.functional.pad(point, (0, 1), value=_ABOVE_M)
+            distance = self.cast_down(above)[0]
+            return torch.where(distance >= 0, _ABOVE_M - distance, -_INF)
+        code = self._codes_below(point)
+        height = self._top_of_code[code.clamp(min=0)]
+        rows = (code < 0).nonzero().squeeze(-1)
+        if not len(rows):
+            return height
+        which = -1 - code[rows].long()
+        x, y = point[rows].unsqueeze(-1).unbind(1)
+        x0, x1, y0, y1, top = self._listed[:, which]
+        inside = (x >= x0 - _TOUCH) & (x <= x1 + _TOUCH) & (y >= y0 - _TOUCH) & (y <= y1 + _TOUCH)
+        height[rows] = torch.where(inside, top, -_INF).amax(-1)
+        tilted = rows[~self._listed_upright[which]]
+        if len(tilted):
+            candidates = self._candidates[-1 - code[tilted].long()]
+            row, column = (candidates >= 0).nonzero(as_tuple=True)
+            found = torch.full(candidates.shape, -_INF)
+            lifted = torch.nn.functional.pad(point[tilted[row]], (0, 1))
+            found[row, column] = self._shapes.box_top(candidates[row, column], lifted)[0]
+            height[tilted] = found.amax(-1)
+        return height
 
     def cast_down(self, origin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cast vertical rays.
@@ -85,7 +129,7 @@ class HeightMap:
 
     def _codes_below(self, origin: torch.Tensor) -> torch.Tensor:
         rows, columns = self.ground.codes.shape
-        place = (origin[:, :2] - torch.tensor(self.ground.corner_m)) * (1.0 / self.ground.cell_m)
+        place = (origin[:, :2] - self._corner) * (1.0 / self.ground.cell_m)
         x, y = place.unbind(-1)
         inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
         cell = torch.where(inside, y, 0.0).int() * columns + torch.where(inside, x, 0.0).int()
@@ -205,6 +249,8 @@ class _Shapes:
         """(S,) height of upright boxes, -inf for the rest."""
         self.is_field = torch.tensor(field, dtype=torch.bool)
         """(S,) which surfaces are height fields."""
+        self.rectangles = _rectangles(model, data, geoms, upright & ~field)
+        """(S, 5) x and y from and to, and height, of upright boxes; NaN for the rest."""
         bottom = np.where(field, np.inf, data.geom_xpos[geoms, 2] - model.geom_size[geoms, 2])
         alone = upright & _lie_alone(model, data, ground)
         self.lone_bottom = torch.tensor(np.where(alone, bottom, np.nan), dtype=torch.float32)
@@ -269,6 +315,14 @@ class _Shapes:
         side = torch.zeros_like(point).scatter_(1, axis.unsqueeze(-1), 1.0) * direction.sign()
         normal = torch.einsum("pij,pj->pi", rotation, side)
         return torch.where(hit, last + self._position[surface, 2], -_INF), normal
+
+
+def _rectangles(
+    model: mujoco.MjModel, data: mujoco.MjData, geoms: NDArray[np.int64], upright: NDArray[np.bool_]
+) -> torch.Tensor:
+    low, high = data.geom_xpos[geoms] - model.geom_size[geoms], data.geom_xpos[geoms] + model.geom_size[geoms]
+    found = np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1], high[:, 2]), axis=1)
+    return torch.tensor(np.where(upright[:, None], found, np.nan), dtype=torch.float32)
 
 
 def _lie_alone(model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> NDArray[np.bool_]:

@@ -52,6 +52,7 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         is_finite_horizon=not cfg.bootstrap,
         hold_controls=True,
         refresh_all=False,
+        near_ground=True,
         make_task_state=partial(_make_state, names, cfg, robot),
         scene=SceneCfg(
             num_envs=cfg.num_envs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,33 @@ class MapSensor(RayCastSensor):
 
     drift_m: Tensor | None = None
     """(N, 3) displacement of the map in the world; None for none."""
+    _looked: Tensor | None = None
+
+    def stop_casting(self) -> None:
+        """Look heights up from now on, see :class:`gantry_sim.physics.sensing.LooksDown`."""
+        assert self._data is not None
+        self._looked = torch.zeros(self._data.nworld, self.num_rays)
+
+    def look_down(self, tops: Callable[[Tensor], Tensor]) -> None:
+        """Take the heights of all cells by a function from points (P, 2) to heights (P,), both in the world, m."""
+        assert self._data is not None
+        assert self._local_offsets is not None
+        _, body, _ = self._frame_infos[0]
+        pos, rotation = self._data.xpos[:, body, :2], self._compute_alignment_rotation(self._data.xmat[:, body])
+        if self.drift_m is not None:
+            pos = pos - self.drift_m[:, :2]
+        points = pos[:, None] + self._local_offsets[:, :2] @ rotation[:, :2, :2].transpose(1, 2)
+        self._looked = tops(points.flatten(0, 1)).view(points.shape[:2])
+
+    def postprocess_rays(self) -> None:
+        """Nothing where no rays were cast."""
+        if self._looked is None:
+            super().postprocess_rays()
 
     def prepare_rays(self) -> None:
         """Start the rays where the map thinks that the window is."""
+        if self._looked is not None:
+            return
         super().prepare_rays()
         if self.drift_m is None:
             return
@@ -73,11 +98,10 @@ class MapSensor(RayCastSensor):
 
     def heights(self) -> Tensor:
         """(N, cells) height in the world of what the map shows; -inf where nothing is."""
-        data = self.data
-        height = data.hit_pos_w[..., 2]
-        if self.drift_m is not None:
-            height = height + self.drift_m[:, None, 2]
-        return torch.where(data.distances >= 0, height, -torch.inf)
+        height = self._looked
+        if height is None:
+            height = torch.where(self.data.distances >= 0, self.data.hit_pos_w[..., 2], -torch.inf)
+        return height if self.drift_m is None else height + self.drift_m[:, None, 2]
 
 
 def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
