@@ -127,8 +127,14 @@ def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
     return terrain
 
 
-def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
-    """Rays to the ground, refreshed once per control step."""
+def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg, *, below: bool) -> tuple[SensorCfg, ...]:
+    """Rays to the ground, refreshed once per control step.
+
+    Args:
+        cfg: The task.
+        robot: Its robot.
+        below: With a ray under base and feet each.
+    """
     base = ObjRef(type="body", name=robot.body.root_body, entity="robot")
     feet = tuple(ObjRef(type="site", name=foot, entity="robot") for foot in robot.body.spec.feet)
     common: dict[str, Any] = {"ray_alignment": "yaw", "exclude_parent_body": True}
@@ -138,7 +144,7 @@ def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
         "max_distance": RAY_LENGTH_M,
         "include_geom_groups": MAP_GROUPS,
     }
-    below = RayCastSensorCfg(
+    under = RayCastSensorCfg(
         name=HEIGHT_SENSOR,
         frame=(base, *feet),
         pattern=GridPatternCfg(size=(0.0, 0.0), resolution=1.0),
@@ -146,6 +152,6 @@ def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
         include_geom_groups=SOLID_GROUPS,
         **common,
     )
-    sensors = (below, MapSensorCfg(name=TRUE_MAP, **window))
+    sensors = (*((under,) if below else ()), MapSensorCfg(name=TRUE_MAP, **window))
     drifts = cfg.noise is not None and cfg.noise.map_drift_m > 0 and not maps_in_loop(cfg)
     return (*sensors, MapSensorCfg(name=SEEN_MAP, **window)) if drifts else sensors
