@@ -37,10 +37,6 @@ class NearModel:
     """The engine's model; its first geoms are the boxes."""
     boxes: NDArray[np.float64]
     """(boxes + 1, 10) centre, half edges, quaternion; the last row is an unused one."""
-    low_m: NDArray[np.float64]
-    """(boxes + 1, 3) lowest corner of the box around each, in the world."""
-    high_m: NDArray[np.float64]
-    """(boxes + 1, 3) highest corner."""
     table: NDArray[np.int32]
     """(rows along y, columns along x, slots) boxes within reach of a robot anywhere in a cell, and the unused one."""
     corner_m: NDArray[np.float64]
@@ -75,8 +71,6 @@ def near_model(spec: mujoco.MjSpec, full: mujoco.MjModel) -> NearModel:
     return NearModel(
         model=_with_slots(spec, full, int(solid[0]), table.shape[2]),
         boxes=np.concatenate((boxes, unused)),
-        low_m=np.concatenate((corners[:, 0], unused[:, :3])),
-        high_m=np.concatenate((corners[:, 1], unused[:, :3])),
         table=table,
         corner_m=corner,
     )
@@ -113,23 +107,30 @@ def _check(model: mujoco.MjModel, solid: NDArray[np.int64]) -> None:
 
 
 def _table(corners: NDArray[np.float64], reach: float) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Boxes near each cell, larger ones first, and the grid's corner; (boxes, 2, 3) lowest and highest corners."""
+    """Boxes within reach of each cell, larger ones first, and the grid's corner.
+
+    Args:
+        corners: (boxes, 2, 3) lowest and highest corner of each.
+        reach: Distance from a cell within which boxes belong to it, m.
+    """
     low, high = corners[:, 0, :2] - reach, corners[:, 1, :2] + reach
     corner = low.min(axis=0)
     columns, rows = np.ceil((high.max(axis=0) - corner) / CELL_M).astype(int) + 1
     area = np.prod(corners[:, 1, :2] - corners[:, 0, :2], axis=1)
-    cells: list[list[int]] = [[] for _ in range(rows * columns)]
-    for box in np.argsort(-area, kind="stable"):
-        first = np.floor((low[box] - corner) / CELL_M).astype(int)
-        last = np.floor((high[box] - corner) / CELL_M).astype(int)
-        for row in range(first[1], last[1] + 1):
-            for cell in range(row * columns + first[0], row * columns + last[0] + 1):
-                cells[cell].append(int(box))
-    most = max(len(found) for found in cells)
-    table = np.full((rows * columns, most), len(corners), np.int32)
-    for cell, found in enumerate(cells):
-        table[cell, : len(found)] = found
-    return table.reshape(rows, columns, most), corner
+    order = np.argsort(-area, kind="stable")
+    first, last = (np.floor((edge[order] - corner) / CELL_M).astype(int) for edge in (low, high))
+    found = [
+        (np.arange(y0, y1 + 1)[:, None] * columns + np.arange(x0, x1 + 1)).reshape(-1)
+        for (x0, y0), (x1, y1) in zip(first, last, strict=True)
+    ]
+    cell, box = np.concatenate(found), np.repeat(order, [len(cells) for cells in found])
+    by_cell = np.argsort(cell, kind="stable")
+    cell, box = cell[by_cell], box[by_cell]
+    count = np.bincount(cell, minlength=rows * columns)
+    slot = np.arange(len(cell)) - np.repeat(np.cumsum(count) - count, count)
+    table = np.full((rows * columns, int(count.max())), len(corners), np.int32)
+    table[cell, slot] = box
+    return table.reshape(rows, columns, -1), corner
 
 
 def _with_slots(spec: mujoco.MjSpec, full: mujoco.MjModel, like: int, slots: int) -> mujoco.MjModel:

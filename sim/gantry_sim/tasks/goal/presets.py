@@ -123,7 +123,7 @@ JOINT_WEIGHTS = {
     "position_tracking": 30.0,
     "heading_tracking": 15.0,
     "early_termination": -200.0,
-    "approach": 2.0,
+    "approach": 3.0,
     "move_to_goal": 0.0,
     "track_planar_velocity": 3.0,
     "track_yaw_rate": 1.5,
@@ -152,7 +152,8 @@ def joints(robot: str) -> Preset:
         preset.env,
         num_envs=1024,
         window=WINDOW_SMALL,
-        goal_velocity=GoalVelocitySpec(),
+        # From standing, the tracking reward's slope at 0.8 m/s would be next to nothing.
+        goal_velocity=GoalVelocitySpec(speed_m_s=0.5),
         gait="clock",
         ground=ground,
         noise=GoalNoiseCfg(map_z_m=0.02),
