@@ -2,7 +2,8 @@
 
 python scripts/measure/goal_parts.py [--task ame2-go2] [--preset cpu] [--steps 100] [--set KEY=VALUE ...] [--learn]
 
-For tasks on mjlab's managers that PPO trains. Actions are noise with the preset's first deviation. Parts are timed
+For tasks on mjlab's managers that PPO trains. Beside the clock's time stands the processor's, over all threads: on a
+machine with other work it is the steadier one. Actions are noise with the preset's first deviation. Parts are timed
 where they are called: what one part computes first and others share (state, map, noise) counts for that part. Without
 --learn no network runs and only the environments are built.
 """
@@ -16,7 +17,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_sim.cli.common import changed
@@ -25,31 +28,35 @@ from gantry_sim.training.algorithms.ppo import make_trainer
 from gantry_sim.training.run_cfg import RunCfg
 
 
+def now() -> NDArray[np.float64]:
+    """Time of the clock and of the processor, s."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
 class Clock:
-    """Seconds and calls by name of a part."""
+    """Seconds by name of a part, of the clock and of the processor."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.calls: dict[str, int] = defaultdict(int)
+        self.seconds: dict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(2))
 
     def watch(self, owner: Any, method: str, name: str) -> None:
         """Time every call of a method of an object from now on."""
         inner: Callable[..., Any] = getattr(owner, method)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
+            start = now()
             try:
                 return inner(*args, **kwargs)
             finally:
-                self.seconds[name] += time.perf_counter() - start
-                self.calls[name] += 1
+                self.seconds[name] += now() - start
 
         setattr(owner, method, timed)
 
-    def clear(self) -> None:
-        """Forget all times."""
-        self.seconds.clear()
-        self.calls.clear()
+    def table(self, total: NDArray[np.float64], count: int) -> dict[str, list[float]]:
+        """Milliseconds by part and of the rest, per one of so many repetitions that took ``total`` seconds."""
+        rest = total - sum(self.seconds.values(), np.zeros(2))
+        parts = sorted(self.seconds.items(), key=lambda item: -item[1][1])
+        return {name: (1e3 * value / count).tolist() for name, value in [*parts, ("rest", rest)]}
 
 
 def watch_env(clock: Clock, env: Any) -> None:
@@ -72,28 +79,25 @@ def env_parts(task: Task, preset: Preset, steps: int, seed: int) -> dict[str, An
     std = float(preset.learner.init_std)
     generator = torch.Generator().manual_seed(seed)
 
-    def run(count: int) -> float:
-        start = time.perf_counter()
+    def run(count: int) -> NDArray[np.float64]:
+        start = now()
         for _ in range(count):
             batch.step(std * torch.randn(batch.num_envs, batch.action_size, generator=generator))
-        return time.perf_counter() - start
+        return now() - start
 
     with torch.inference_mode():
         run(20)
-        rates = [batch.num_envs * steps / run(steps) for _ in range(3)]  # unwatched
+        rates = [(batch.num_envs * steps / run(steps)).round().tolist() for _ in range(3)]  # unwatched
         clock = Clock()
         watch_env(clock, batch.env)
         total = run(steps)
     model = batch.env.sim.mj_model
-    parts = {name: 1e3 * seconds / steps for name, seconds in clock.seconds.items()}
     batch.close()
     return {
         "envs": batch.num_envs,
         "geoms": int(model.ngeom),
-        "steps_per_s": [round(rate) for rate in rates],
-        "step_ms": 1e3 * total / steps,
-        "parts_ms": parts,
-        "rest_ms": 1e3 * total / steps - sum(parts.values()),
+        "steps_per_s": rates,
+        "parts_ms": clock.table(total, steps),
     }
 
 
@@ -106,25 +110,22 @@ def training_parts(run: RunCfg, iterations: int) -> dict[str, Any]:
     clock.watch(trainer.env, "step", "environments")
     clock.watch(trainer.alg, "act", "acting")
     clock.watch(trainer.alg, "update", "learning")
-    start, before = time.perf_counter(), trainer.env_steps
+    start, before = now(), trainer.env_steps
     for _ in range(iterations):
         next(work)
-    total = time.perf_counter() - start
-    parts = {name: 1e3 * seconds / iterations for name, seconds in clock.seconds.items()}
+    total = now() - start
     return {
-        "steps_per_s": round((trainer.env_steps - before) / total),
-        "iteration_ms": 1e3 * total / iterations,
-        "parts_ms": parts,
-        "rest_ms": 1e3 * total / iterations - sum(parts.values()),
+        "steps_per_s": [((trainer.env_steps - before) / total).round().tolist()],
+        "parts_ms": clock.table(total, iterations),
     }
 
 
 def show(title: str, found: dict[str, Any]) -> None:
     """Print a table of parts."""
-    print(f"{title}: {found['steps_per_s']} steps/s")
-    for name, value in sorted(found["parts_ms"].items(), key=lambda item: -item[1]):
-        print(f"  {name:<20} {value:8.2f} ms")
-    print(f"  {'rest':<20} {found['rest_ms']:8.2f} ms")
+    rates = ", ".join(f"{wall:.0f} ({cpu:.0f})" for wall, cpu in found["steps_per_s"])
+    print(f"{title}: steps per second of the clock (of the processor): {rates}")
+    for name, (wall, cpu) in found["parts_ms"].items():
+        print(f"  {name:<20} {wall:9.2f} ms {cpu:9.2f} ms")
 
 
 def main() -> None:

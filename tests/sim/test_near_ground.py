@@ -112,7 +112,7 @@ def test_heights_are_those_of_rays(plane):
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     points = np.random.default_rng(seed).uniform(-7, 7, (800, 2)).astype(np.float32)
-    found = HeightMap(model, (0,)).tops(torch.from_numpy(points)).numpy()
+    found = HeightMap(model, (0,)).tops(*torch.from_numpy(points).unbind(-1)).numpy()
     groups, geom = np.array([1, 0, 0, 0, 0, 0], np.uint8), np.zeros(1, np.int32)
     down = np.array([0.0, 0.0, -1.0])
     rays = np.array([mujoco.mj_ray(model, data, np.array([x, y, 9.0]), down, groups, 1, -1, geom) for x, y in points])

@@ -25,8 +25,8 @@ class LooksDown(Protocol):
         """From now on :meth:`look_down` is called instead of casting rays."""
         ...
 
-    def look_down(self, tops: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Take heights by a function from points (P, 2) in the world to the ground's height there, (P,), m."""
+    def look_down(self, tops: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        """Take heights by a function from x (P,) and y (P,) in the world to the ground's height there, (P,), m."""
         ...
 
 
