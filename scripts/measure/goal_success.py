@@ -32,9 +32,7 @@ def scores_by_level(
 ) -> dict[str, dict[str, Any]]:
     """Scores of each level, with those of each kind under ``kind``."""
     cfg = task.evaluation(env_cfg, num_envs=episodes)
-    return {
-        str(level): walk_to_goals(task, cfg, make_policy, "cpu", seed, levels=(level, level)) for level in levels
-    }
+    return {str(level): walk_to_goals(task, cfg, make_policy, "cpu", seed, levels=(level, level)) for level in levels}
 
 
 def show(title: str, found: dict[str, dict[str, Any]]) -> None:

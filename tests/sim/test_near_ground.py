@@ -1,4 +1,4 @@
-"""Ground that each simulation holds a part of: the same motion as on all of it, and heights as MuJoCo's rays see them."""
+"""Ground that each simulation holds a part of: motion as on all of it, and heights as MuJoCo's rays see them."""
 
 import mujoco
 import numpy as np
