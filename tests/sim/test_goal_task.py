@@ -398,7 +398,7 @@ def test_the_window_shows_what_rays_hit_at_its_cells(env):
     env.sim.sense()
     env.state_version += 1
     window = GoalState.of(env).window("true_map")[0].numpy()
-    model, data = env.sim.mj_model, mujoco.MjData(env.sim.mj_model)
+    model, data = env.ground_model, mujoco.MjData(env.ground_model)
     mujoco.mj_forward(model, data)
     groups = np.isin(np.arange(6), MAP_GROUPS).astype(np.uint8)
     expected = np.empty((18, 10))

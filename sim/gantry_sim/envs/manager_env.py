@@ -39,6 +39,9 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
     refresh_all: bool = True
     """Bring derived quantities up to date in every environment after a step. If false, only environments that were
     reset are, and the others see body, site and sensor data one substep late; qpos and qvel are always current."""
+    near_ground: bool = False
+    """Let every simulation hold only those boxes of the ground that its robot can reach: the same contacts in half the
+    time on terrain of thousands of boxes. For MuJoCo C alone."""
     make_task_state: Callable[[Any], Any] | None = None
     """Builds what the task's terms share, from the environment, before any term is built: ``env.task_state``."""
     make_expert: Callable[[Any], Callable[[], torch.Tensor]] | None = None
@@ -48,6 +51,9 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
 
 class GantryScene(Scene):
     """mjlab's scene with ray sensors that work on a CPU."""
+
+    ground_model: Any = None
+    """Model of the whole ground, where the physics holds a part of it; None where it holds all."""
 
     def initialize(self, mj_model: Any, model: Any, data: Any) -> None:
         """Connect entities and sensors to the simulation's arrays."""
@@ -60,7 +66,7 @@ class GantryScene(Scene):
         sensing = [sensor for sensor in self.sensors.values() if sensor.requires_sensor_context]
         if sensing:
             self._sensor_context = CpuSensorContext(
-                mj_model=mj_model,
+                mj_model=mj_model if self.ground_model is None else self.ground_model,
                 model=model,
                 data=data,
                 camera_sensors=[sensor for sensor in sensing if isinstance(sensor, CameraSensor)],
@@ -126,8 +132,14 @@ class GantryEnv(ManagerBasedRlEnv):
         self._command_dt = torch.zeros(num_envs)
         self.scene = GantryScene(cfg.scene, device=device)
         self.sim = MjcSimulation(
-            num_envs, cfg.sim, spec=self.scene.spec, variant_info=self.scene.collect_variant_info(), device=device
+            num_envs,
+            cfg.sim,
+            spec=self.scene.spec,
+            variant_info=self.scene.collect_variant_info(),
+            device=device,
+            near_ground=getattr(cfg, "near_ground", False),
         )
+        self.scene.ground_model = self.sim.ground_model
         self.scene.initialize(self.sim.mj_model, self.sim.model, self.sim.data)
         if self.scene.sensor_context is not None:
             self.sim.set_sensor_context(self.scene.sensor_context)
@@ -163,6 +175,11 @@ class GantryEnv(ManagerBasedRlEnv):
         if self._expert_version != self.state_version:
             self._expert_version, self._expert_action = self.state_version, expert()
         return self._expert_action
+
+    @property
+    def ground_model(self) -> Any:
+        """Model of the whole scene, of which the physics may hold a part of the ground."""
+        return getattr(self.sim, "ground_model", self.sim.mj_model)
 
     @property
     def robot(self) -> Entity:

@@ -18,6 +18,8 @@ from gantry_sim.physics.ground import EXACT, Ground, bounds, sort_ground
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _INF = float("inf")
+_ABOVE_M = 50.0
+"""Rays of :meth:`HeightMap.tops` start here: above everything, and low enough for float32 to tell micrometres."""
 _TOUCH = 1e-5  # neighbours that touch must leave no gap between them in float32: m, or parts of a quad
 
 
@@ -50,6 +52,48 @@ class HeightMap:
         self._has_exact = bool((self._codes == EXACT).any())
         self._planes = _Planes(data, self.ground)
         self._shapes = _Shapes(model, data, self.ground)
+        self._top_of_code = torch.cat((torch.tensor([-_INF]), self._shapes.flat_top))
+        """Height of cells that one upright box covers, by code; -inf where there is nothing."""
+        self._all_boxes = not (self._has_exact or self._planes.count or bool(self._shapes.is_field.any()))
+        rectangles = self._shapes.rectangles
+        """(S, 5) x and y from and to, and height, of upright boxes; NaN for tilted ones."""
+        listed = torch.cat((rectangles, torch.tensor([[_INF, -_INF, _INF, -_INF, -_INF]])))[self._candidates]
+        self._listed = listed.permute(2, 0, 1).contiguous()
+        self._listed_upright = ~listed[..., 0].isnan().any(-1)
+
+    def tops(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Height of the ground at points: where vertical rays from far above would end, without their normals.
+
+        Args:
+            x: (P,) in the world, m.
+            y: (P,) the same.
+
+        Returns:
+            (P,) m; -inf where there is nothing.
+        """
+        if not self._all_boxes:
+            distance = self.cast_down(torch.stack((x, y, torch.full_like(x, _ABOVE_M)), dim=-1))[0]
+            return torch.where(distance >= 0, _ABOVE_M - distance, -_INF)
+        code = self._codes_at(x, y)
+        height = self._top_of_code[code.clamp(min=0)]
+        rows = (code < 0).nonzero().squeeze(-1)
+        if len(rows):
+            which, x, y = -1 - code[rows].long(), x[rows, None], y[rows, None]
+            x0, x1, y0, y1, top = self._listed[:, which]
+            inside = (x >= x0 - _TOUCH) & (x <= x1 + _TOUCH) & (y >= y0 - _TOUCH) & (y <= y1 + _TOUCH)
+            height[rows] = torch.where(inside, top, -_INF).amax(-1)
+            tilted = (~self._listed_upright[which]).nonzero().squeeze(-1)
+            if len(tilted):
+                height[rows[tilted]] = self._highest_listed(self._candidates[which[tilted]], x[tilted], y[tilted])
+        return height
+
+    def _highest_listed(self, candidates: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Height (k,) of the highest of surfaces (k, c), -1 for none, at points x and y (k, 1)."""
+        row, column = (candidates >= 0).nonzero(as_tuple=True)
+        found = torch.full(candidates.shape, -_INF)
+        points = torch.nn.functional.pad(torch.cat((x, y), dim=-1), (0, 1))
+        found[row, column] = self._shapes.box_top(candidates[row, column], points[row])[0]
+        return found.amax(-1)
 
     def cast_down(self, origin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cast vertical rays.
@@ -63,7 +107,7 @@ class HeightMap:
         """
         height, normal = self._planes.top(origin)
         surface = torch.full((len(origin),), -1)
-        code = self._codes_below(origin) if len(self._codes) else surface
+        code = self._codes_at(origin[:, 0], origin[:, 1]) if len(self._codes) else surface
         if len(self._codes):
             self._merge_owners(origin, code, height, normal, surface)
             rows = ((code < 0) & (code != EXACT)).nonzero().squeeze(-1)
@@ -83,13 +127,13 @@ class HeightMap:
             distance[rows], normal[rows] = self.rays.cast_down(origin[rows])
         return distance, normal
 
-    def _codes_below(self, origin: torch.Tensor) -> torch.Tensor:
+    def _codes_at(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         rows, columns = self.ground.codes.shape
-        place = (origin[:, :2] - torch.tensor(self.ground.corner_m)) * (1.0 / self.ground.cell_m)
-        x, y = place.unbind(-1)
-        inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
-        cell = torch.where(inside, y, 0.0).int() * columns + torch.where(inside, x, 0.0).int()
-        return torch.where(inside, self._codes[cell], 0)
+        (corner_x, corner_y), per_m = self.ground.corner_m, 1.0 / self.ground.cell_m
+        column, row = ((x - corner_x) * per_m).floor().int(), ((y - corner_y) * per_m).floor().int()
+        last_column, last_row = column.clamp(0, columns - 1), row.clamp(0, rows - 1)
+        inside = (column == last_column) & (row == last_row)
+        return torch.where(inside, self._codes[last_row * columns + last_column], 0)
 
     def _merge_owners(
         self,
@@ -205,6 +249,8 @@ class _Shapes:
         """(S,) height of upright boxes, -inf for the rest."""
         self.is_field = torch.tensor(field, dtype=torch.bool)
         """(S,) which surfaces are height fields."""
+        self.rectangles = _rectangles(model, data, geoms, upright & ~field)
+        """(S, 5) x and y from and to, and height, of upright boxes; NaN for the rest."""
         bottom = np.where(field, np.inf, data.geom_xpos[geoms, 2] - model.geom_size[geoms, 2])
         alone = upright & _lie_alone(model, data, ground)
         self.lone_bottom = torch.tensor(np.where(alone, bottom, np.nan), dtype=torch.float32)
@@ -269,6 +315,14 @@ class _Shapes:
         side = torch.zeros_like(point).scatter_(1, axis.unsqueeze(-1), 1.0) * direction.sign()
         normal = torch.einsum("pij,pj->pi", rotation, side)
         return torch.where(hit, last + self._position[surface, 2], -_INF), normal
+
+
+def _rectangles(
+    model: mujoco.MjModel, data: mujoco.MjData, geoms: NDArray[np.int64], upright: NDArray[np.bool_]
+) -> torch.Tensor:
+    low, high = data.geom_xpos[geoms] - model.geom_size[geoms], data.geom_xpos[geoms] + model.geom_size[geoms]
+    found = np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1], high[:, 2]), axis=1)
+    return torch.tensor(np.where(upright[:, None], found, np.nan), dtype=torch.float32)
 
 
 def _lie_alone(model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from mjlab.utils.nan_guard import NanGuard
 
 from gantry_hardware.errors import GantryError
 from gantry_sim.physics.engine import BatchEngine, make_engine
+from gantry_sim.physics.near_ground import NearGround, near_model
 from gantry_sim.physics.sensing import CpuSensorContext
 
 _MATRICES = frozenset({"xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat"})
@@ -132,9 +133,11 @@ class MjcSimulation:
         spec: Scene to compile.
         variant_info: Mesh variants per environment, which this backend does not have.
         device: Must be ``cpu``.
+        near_ground: Let every simulation hold the ground near its robot alone, see
+            :mod:`gantry_sim.physics.near_ground`.
 
     Raises:
-        GantryError: If mesh variants or another device are asked for.
+        GantryError: If mesh variants or another device are asked for, or the ground cannot be placed like that.
     """
 
     def __init__(
@@ -145,6 +148,7 @@ class MjcSimulation:
         spec: mujoco.MjSpec,
         variant_info: list[Any] | None = None,
         device: str = "cpu",
+        near_ground: bool = False,
     ) -> None:
         if variant_info:
             names = ", ".join(name for name, _ in variant_info)
@@ -156,7 +160,10 @@ class MjcSimulation:
         self.wp_device = wp.get_device("cpu")
         self.num_envs = num_envs
         self.use_cuda_graph = False
-        self.mj_model = spec.compile()
+        self.ground_model = (spec.copy() if near_ground else spec).compile()
+        """The whole scene, for what looks at the ground."""
+        near = near_model(spec, self.ground_model) if near_ground else None
+        self.mj_model = self.ground_model if near is None else near.model
         cfg.mujoco.apply(self.mj_model)
         if cfg.nan_guard.enabled:  # leave NaN where it is, for the guard to find
             self.mj_model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
@@ -166,6 +173,8 @@ class MjcSimulation:
         self._warnings = torch.from_numpy(self.engine.bind("warning"))
         self.data: Any = MjcData(self.engine, num_envs)
         self.model: Any = MjcModel(self.engine, self.mj_model, num_envs)
+        self._near = None if near is None else NearGround(near, self.engine, num_envs)
+        self._place_ground()
         self.engine.reset()
         self.nan_guard = NanGuard(cfg.nan_guard, num_envs, self.mj_model)
         self.default_model_fields: dict[str, torch.Tensor] = {}
@@ -210,19 +219,26 @@ class MjcSimulation:
 
     def step(self, nstep: int = 1) -> None:
         """``nstep`` physics steps with the same controls."""
+        self._place_ground()
         with self.nan_guard.watch(self.data):
             self.engine.step(None, nstep)
 
     def forward(self, env_ids: torch.Tensor | None = None) -> None:
         """Bring derived fields up to date, everywhere or in some environments, indices (k,)."""
+        self._place_ground()
         self.engine.forward(_sorted_ids(env_ids))
 
     def reset(self, env_ids: torch.Tensor | None = None) -> None:
         """Put environments back to the model's reference state; what was written to them since is forgotten."""
         ids = _sorted_ids(env_ids)
         # An engine's reset keeps writes that it has not seen yet, such as a push in the step that ends an episode.
+        self._place_ground()
         self.engine.forward(ids)
         self.engine.reset(ids)
+
+    def _place_ground(self) -> None:
+        if self._near is not None:
+            self._near.place(self.data.qpos.numpy())
 
     @property
     def diverged(self) -> torch.Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import mujoco
 import torch
@@ -13,6 +15,19 @@ from mjlab.sensor.sensor_context import SensorContext
 from gantry_hardware.errors import GantryError
 from gantry_sim.physics.ground import is_static, is_visible
 from gantry_sim.physics.heightmap import ExactRays, HeightMap
+
+
+@runtime_checkable
+class LooksDown(Protocol):
+    """A ray sensor that asks for the height of the ground alone, where this can be looked up."""
+
+    def stop_casting(self) -> None:
+        """From now on :meth:`look_down` is called instead of casting rays."""
+        ...
+
+    def look_down(self, tops: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        """Take heights by a function from x (P,) and y (P,) in the world to the ground's height there, (P,), m."""
+        ...
 
 
 class CpuSensorContext(SensorContext):
@@ -31,6 +46,8 @@ class CpuSensorContext(SensorContext):
         self._lookups: dict[str, HeightMap] = {}
         self._rays: dict[str, ExactRays] = {}
         for sensor in self.raycast_sensors:
+            if isinstance(sensor, LooksDown):
+                sensor.stop_casting()
             groups = sensor.include_geom_groups
             reason = _why_not_looked_up(sensor, mj_model)
             if reason is None:
@@ -49,6 +66,9 @@ class CpuSensorContext(SensorContext):
     def cast(self) -> None:
         """Fill distances and normals of every ray sensor."""
         for sensor in self.raycast_sensors:
+            if isinstance(sensor, LooksDown):
+                sensor.look_down(self._lookups[sensor.cfg.name].tops)
+                continue
             count = (self._data.nworld, sensor.num_rays)
             origin = _tensor(sensor._ray_pnt).view(*count, 3)
             distance = _tensor(sensor._ray_dist).view(count)

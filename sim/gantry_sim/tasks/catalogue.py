@@ -44,7 +44,7 @@ FLAT_GO2 = TaskInfo("velocity-flat-go2", "Go2 follows a velocity command on flat
 FLAT_G1 = TaskInfo("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1")
 ROUGH_GO2 = TaskInfo("velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2")
 
-AME2_GO2 = TaskInfo("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2")
+AME2_GO2 = TaskInfo("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2", (*SIZES, "joints"))
 AME2_G1 = TaskInfo("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
 AME2_GO2_STUDENT = TaskInfo("ame2-go2-student", "Go2 walks to goals by what its camera has seen", "go2")
 

@@ -9,7 +9,7 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.structured import ConfigError
 from gantry_mapping.elevation.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
-from gantry_sim.tasks.goal.robots import GoalRobotCfg, goal_robot_cfg, stepping
+from gantry_sim.tasks.goal.robots import GoalRobotCfg, clocked, goal_robot_cfg, stepping
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
 
@@ -17,9 +17,10 @@ RATE_HZ = 50.0
 """Control rate of every goal policy."""
 OBSERVERS = ("teacher", "student")
 """Inputs of an actor: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
-GAITS = ("strides", "steps")
-"""Gait priors: one adds strides towards the goal over the ground of the map to the policy's joint targets, or
-it is the legs of a policy that says where to step (:mod:`gantry_deploy.footsteps.controller`)."""
+GAITS = ("strides", "steps", "trot", "clock")
+"""Gait priors. ``strides`` adds strides towards the goal over the ground of the map to the policy's joint targets,
+``trot`` those of the walking task, which know nothing of the ground, and ``clock`` nothing: the policy sees the phase.
+``steps`` is the legs of a policy that says where to step (:mod:`gantry_deploy.footsteps.controller`)."""
 
 PAPER_WEIGHTS: dict[str, float] = {
     "position_tracking": 100.0,
@@ -71,6 +72,8 @@ class GroundCfg:
     """Length and width of a tile."""
     start_levels: int = 6
     """Robots start on this many of the lowest levels."""
+    trained_levels: int | None = None
+    """A curriculum keeps to this many of the lowest levels; None for all. Evaluations know no such bound."""
     school: tuple[str, ...] = ()
     """Kinds or groups of terrain on which every robot of a curriculum begins, to be sent to its own column when it
     does well and back when it fails there on the lowest level; empty for none."""
@@ -85,8 +88,8 @@ class GroundCfg:
         for name in self.held_out:
             if name not in TESTS:
                 raise UnknownNameError("test terrain", name, TESTS)
-        for name in ("levels", "columns", "start_levels"):
-            if getattr(self, name) < 1:
+        for name in ("levels", "columns", "start_levels", "trained_levels"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ConfigError(f"env.ground.{name} is {getattr(self, name)}, expected at least 1.")
 
 
@@ -236,7 +239,9 @@ class GoalCfg:
 
 def goal_robot_of(cfg: GoalCfg) -> GoalRobotCfg:
     """The robot of a task, with the recipe's gait where there is a gait."""
-    robot = goal_robot_cfg(cfg.robot, recipe=cfg.goal_velocity is not None)
+    robot = goal_robot_cfg(cfg.robot, recipe=cfg.goal_velocity is not None and cfg.gait in ("strides", "steps"))
+    if cfg.goal_velocity is not None and cfg.gait == "clock":
+        return clocked(robot)
     return stepping(robot) if steps_in(cfg) else robot
 
 

@@ -42,7 +42,7 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         foot_sites=robot.body.spec.feet,
         foot_geoms=robot.foot_patterns(cfg.full_collisions),
         foot_radius_m=robot.body.foot_radius_m,
-        height_sensor=HEIGHT_SENSOR,
+        height_sensor=HEIGHT_SENSOR if looks_below(cfg) else None,
         base_shapes=robot.base_shapes,
     )
     return GantryEnvCfg(
@@ -52,12 +52,13 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         is_finite_horizon=not cfg.bootstrap,
         hold_controls=True,
         refresh_all=False,
+        near_ground=True,
         make_task_state=partial(_make_state, names, cfg, robot),
         scene=SceneCfg(
             num_envs=cfg.num_envs,
             terrain=terrain_cfg(cfg, seed),
             entities={"robot": _robot_cfg(cfg, robot)},
-            sensors=(*_contact_sensors(cfg, robot, names), *ground_sensors(cfg, robot)),
+            sensors=(*_contact_sensors(cfg, robot, names), *ground_sensors(cfg, robot, below=looks_below(cfg))),
         ),
         sim=_simulation_cfg(cfg),
         observations=_observation_cfgs(cfg),
@@ -74,6 +75,11 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         else {},
         terminations=_termination_cfgs(cfg, robot),
     )
+
+
+def looks_below(cfg: GoalCfg) -> bool:
+    """Whether a term asks for the height of the ground under base and feet."""
+    return weights_of(cfg).get("swing_height", 0.0) != 0.0
 
 
 def _make_state(names: GoalNames, cfg: GoalCfg, robot: GoalRobotCfg, env: GantryEnv) -> GoalState:

@@ -178,6 +178,9 @@ class GoalLevels:
 
     def __init__(self, cfg: Any, env: Any) -> None:
         terrain = env.scene.terrain
+        bound = GoalState.of(env).cfg.ground.trained_levels if cfg is not None else None
+        if bound is not None:
+            terrain.max_terrain_level = min(bound, terrain.max_terrain_level)
         self._home = terrain.terrain_types.clone()
         self._school = school_columns(terrain, cfg.params.get("school", ()) if cfg is not None else ())
         if len(self._school):

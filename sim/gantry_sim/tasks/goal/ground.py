@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,35 @@ class MapSensor(RayCastSensor):
 
     drift_m: Tensor | None = None
     """(N, 3) displacement of the map in the world; None for none."""
+    _looked: Tensor | None = None
+
+    def stop_casting(self) -> None:
+        """Look heights up from now on, see :class:`gantry_sim.physics.sensing.LooksDown`."""
+        assert self._data is not None
+        self._looked = torch.zeros(self._data.nworld, self.num_rays)
+
+    def look_down(self, tops: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Take the heights of all cells by a function from x (P,) and y (P,) to heights (P,), all in the world, m."""
+        assert self._data is not None
+        assert self._local_offsets is not None
+        _, body, _ = self._frame_infos[0]
+        pos, rotation = self._data.xpos[:, body, :2], self._compute_alignment_rotation(self._data.xmat[:, body])
+        if self.drift_m is not None:
+            pos = pos - self.drift_m[:, :2]
+        # One product for all: as many small ones would take ten times as long.
+        turned = rotation[:, :2, :2].reshape(-1, 2) @ self._local_offsets[:, :2].T
+        x, y = (turned.view(len(pos), 2, -1) + pos[..., None]).unbind(1)
+        self._looked = tops(x.flatten(), y.flatten()).view(x.shape)
+
+    def postprocess_rays(self) -> None:
+        """Nothing where no rays were cast."""
+        if self._looked is None:
+            super().postprocess_rays()
 
     def prepare_rays(self) -> None:
         """Start the rays where the map thinks that the window is."""
+        if self._looked is not None:
+            return
         super().prepare_rays()
         if self.drift_m is None:
             return
@@ -73,11 +100,10 @@ class MapSensor(RayCastSensor):
 
     def heights(self) -> Tensor:
         """(N, cells) height in the world of what the map shows; -inf where nothing is."""
-        data = self.data
-        height = data.hit_pos_w[..., 2]
-        if self.drift_m is not None:
-            height = height + self.drift_m[:, None, 2]
-        return torch.where(data.distances >= 0, height, -torch.inf)
+        height = self._looked
+        if height is None:
+            height = torch.where(self.data.distances >= 0, self.data.hit_pos_w[..., 2], -torch.inf)
+        return height if self.drift_m is None else height + self.drift_m[:, None, 2]
 
 
 def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
@@ -103,8 +129,14 @@ def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
     return terrain
 
 
-def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
-    """Rays to the ground, refreshed once per control step."""
+def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg, *, below: bool) -> tuple[SensorCfg, ...]:
+    """Rays to the ground, refreshed once per control step.
+
+    Args:
+        cfg: The task.
+        robot: Its robot.
+        below: With a ray under base and feet each.
+    """
     base = ObjRef(type="body", name=robot.body.root_body, entity="robot")
     feet = tuple(ObjRef(type="site", name=foot, entity="robot") for foot in robot.body.spec.feet)
     common: dict[str, Any] = {"ray_alignment": "yaw", "exclude_parent_body": True}
@@ -114,7 +146,7 @@ def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
         "max_distance": RAY_LENGTH_M,
         "include_geom_groups": MAP_GROUPS,
     }
-    below = RayCastSensorCfg(
+    under = RayCastSensorCfg(
         name=HEIGHT_SENSOR,
         frame=(base, *feet),
         pattern=GridPatternCfg(size=(0.0, 0.0), resolution=1.0),
@@ -122,6 +154,6 @@ def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
         include_geom_groups=SOLID_GROUPS,
         **common,
     )
-    sensors = (below, MapSensorCfg(name=TRUE_MAP, **window))
+    sensors = (*((under,) if below else ()), MapSensorCfg(name=TRUE_MAP, **window))
     drifts = cfg.noise is not None and cfg.noise.map_drift_m > 0 and not maps_in_loop(cfg)
     return (*sensors, MapSensorCfg(name=SEEN_MAP, **window)) if drifts else sensors

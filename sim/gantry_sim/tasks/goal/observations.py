@@ -111,7 +111,7 @@ def _make_map(env: GantryEnv, state: GoalState, clean: Tensor) -> StudentMap:
     made = StudentMap(
         cfg,
         window.mapping,
-        terrain_rasters(terrain.cfg, cfg.raster_m, model=env.sim.mj_model),
+        terrain_rasters(terrain.cfg, cfg.raster_m, model=env.ground_model),
         env.num_envs,
         env.step_dt,
         env.device,

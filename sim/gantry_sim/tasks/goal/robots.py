@@ -128,6 +128,14 @@ STEP_CLIP = 2.5
 """Most of such an action."""
 
 
+def clocked(robot: GoalRobotCfg) -> GoalRobotCfg:
+    """The same robot with a gait that moves no joint: a clock to observe and to be rewarded by."""
+    still = tuple(0.0 for _ in robot.body.gait.joint_gain)
+    gait = replace(robot.body.gait, joint_gain=still, stride_x_rad_m=(), stride_y_rad_m=(), foot_x_m=(), foot_y_m=())
+    gait = replace(gait, sway_rad=(), stride_yaw=(), balance=None, ground=None)
+    return replace(robot, body=replace(robot.body, gait=gait))
+
+
 def stepping(robot: GoalRobotCfg) -> GoalRobotCfg:
     """The same quadruped, whose policy says where to step and how fast to go, and its legs do it."""
     body = robot.body

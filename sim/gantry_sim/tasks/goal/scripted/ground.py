@@ -49,7 +49,7 @@ class Ground:
         """
         terrain = env.scene.terrain
         assert terrain is not None
-        raster = terrain_rasters(terrain.cfg, RESOLUTION_M, terrain=terrain, model=env.sim.mj_model)
+        raster = terrain_rasters(terrain.cfg, RESOLUTION_M, terrain=terrain, model=env.ground_model)
         height = torch.from_numpy(np.maximum(raster.solid_m, DEEPEST_M)).to(env.device)
         return cls(height, raster.corner_m, raster.resolution_m)
 
