@@ -15,9 +15,10 @@ from gantry_deploy.observations.builder import ObservationBuilder, Signals, make
 from gantry_deploy.policy.golden import recorded_signals
 from gantry_deploy.testing.legs import contract_for, tiny_robot
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.mjlab_tasks import learner, listing
+from gantry_sim.managed_tasks import learner
+from gantry_sim.managed_tasks.contract import NoContractError
+from gantry_sim.mjlab_tasks import listing
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, agent_cfg, mjlab_env_cfg, registered
-from gantry_sim.mjlab_tasks.contract import NoContractError
 from gantry_sim.tasks import catalogue, names
 from gantry_sim.tasks.registry import FlatPolicy, find_task
 

@@ -1,4 +1,4 @@
-"""mjlab's settings of PPO as ours, and a list of what has no counterpart."""
+"""Settings of rsl_rl's PPO, as mjlab and Isaac Lab have them, as ours, and a list of what has no counterpart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STD = 1.0
 
 
 def learner_of(agent: Any, num_envs: int) -> PpoCfg:
-    """PPO with the numbers of mjlab's runner; networks that :func:`unmapped` names become flat ones.
+    """PPO with the numbers of a runner; networks that :func:`unmapped` names become flat ones.
 
     Args:
         agent: An ``RslRlOnPolicyRunnerCfg``.
-        num_envs: Environments side by side; the number of iterations is mjlab's.
+        num_envs: Environments side by side; the number of iterations is the runner's.
     """
     ppo, actor, critic = agent.algorithm, agent.actor, agent.critic
     return PpoCfg(
@@ -44,7 +44,7 @@ def learner_of(agent: Any, num_envs: int) -> PpoCfg:
 
 
 def unmapped(agent: Any) -> list[str]:
-    """Settings of mjlab's runner that our PPO does not have, each as ``name = value``."""
+    """Settings of a runner that our PPO does not have, each as ``name = value``."""
     ppo, actor, critic = agent.algorithm, agent.actor, agent.critic
     expected = {
         "actor.class_name": (actor.class_name, FLAT_MODEL),
