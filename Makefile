@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi test-ray test-leapp check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi test-ray test-leapp test-isaaclab check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -44,6 +44,9 @@ test-ray: $(STAMP)  ## tests of sweeps on Ray, in an environment of its own
 
 test-leapp: $(STAMP)  ## tests of LEAPP folders with the package leapp, in an environment of its own
 	@scripts/test_leapp.sh
+
+test-isaaclab: $(STAMP)  ## tests of Isaac Lab's tasks with Isaac Lab itself, in an environment of its own
+	@scripts/test_isaaclab.sh
 
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .

@@ -12,11 +12,11 @@ import subprocess
 import sys
 import tempfile
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
 
+import gantry_sim
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.whole_files import write_whole
 from gantry_hardware.robots import robot_spec
@@ -38,6 +38,8 @@ MACHINES = {
     "Isaac/Robots/IsaacSim/Ant/ant_instanceable.usd": "ant",
 }
 """Isaac Lab's file of a machine that is no robot of Gantry -> its MJCF in the assets."""
+OTHER_JOINTS = ("g1",)
+"""Robots of which NVIDIA's file has other joints than Gantry's model."""
 REVISION = 1
 """Counts changes of what this module makes, so that a cache never holds an older kind."""
 
@@ -82,7 +84,7 @@ def provide(path: str) -> None:
         return
     name = below_root(path)
     if name == GROUND:
-        _write(Path(path), _ground_plane())
+        _write(Path(path), (_own_assets() / "ground_plane.usda").read_bytes())
         return
     if name not in ROBOTS and name not in MACHINES:
         raise GantryError(
@@ -113,13 +115,13 @@ def source_model(name: str) -> mujoco.MjSpec:
             model.delete(light)
         _drop_idle_meshes(model)
     else:
-        package = find_spec("gantry_sim")
-        assert package is not None
-        assert package.submodule_search_locations
-        folder = Path(package.submodule_search_locations[0]) / "assets"
-        model = mujoco.MjSpec.from_file(str(folder / f"{MACHINES[name]}.xml"))
+        model = mujoco.MjSpec.from_file(str(_own_assets() / f"{MACHINES[name]}.xml"))
     model.compile()
     return model
+
+
+def _own_assets() -> Path:
+    return Path(gantry_sim.__file__).parent / "assets"
 
 
 def _drop_idle_meshes(model: mujoco.MjSpec) -> None:
@@ -152,30 +154,6 @@ def _converted(source: mujoco.MjSpec) -> bytes:
             reason = ended.stderr.strip().splitlines()[-1:] or ["it ended without a reason"]
             raise GantryError(f"mujoco-usd-converter made no USD file of '{source.modelname}': {reason[0]}")
         return out.read_bytes()
-
-
-def _ground_plane() -> bytes:
-    """An endless plane that carries, and the square that Isaac Lab's spawner scales and paints."""
-    from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics
-
-    stage = Usd.Stage.CreateInMemory()
-    UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
-    UsdGeom.SetStageMetersPerUnit(stage, 1.0)
-    stage.SetDefaultPrim(UsdGeom.Xform.Define(stage, "/World").GetPrim())
-    UsdGeom.Xform.Define(stage, "/World/Environment").AddScaleOp().Set(Gf.Vec3f(1, 1, 1))
-    square = UsdGeom.Mesh.Define(stage, "/World/Environment/Geometry")
-    corners = [(-50, -50, 0), (50, -50, 0), (50, 50, 0), (-50, 50, 0)]
-    square.CreatePointsAttr([Gf.Vec3f(*corner) for corner in corners])
-    square.CreateFaceVertexCountsAttr([4])
-    square.CreateFaceVertexIndicesAttr([0, 1, 2, 3])
-    texture = UsdGeom.PrimvarsAPI(square).CreatePrimvar("st", Sdf.ValueTypeNames.TexCoord2fArray, UsdGeom.Tokens.vertex)
-    texture.Set([Gf.Vec2f(0, 0), Gf.Vec2f(1, 0), Gf.Vec2f(1, 1), Gf.Vec2f(0, 1)])
-    plane = UsdGeom.Plane.Define(stage, "/World/CollisionPlane")
-    plane.CreateAxisAttr(UsdGeom.Tokens.z)
-    plane.CreatePurposeAttr(UsdGeom.Tokens.guide)
-    UsdPhysics.CollisionAPI.Apply(plane.GetPrim())
-    text: str = stage.GetRootLayer().ExportToString()
-    return text.encode()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,14 +12,13 @@ from gantry_policies.common.batched_env import BatchedEnv
 from gantry_sim.managed_tasks.contract import Contracts
 from gantry_sim.managed_tasks.episodes import MakeReader, evaluate, record
 from gantry_sim.managed_tasks.learner import learner_of, unmapped
+from gantry_sim.managed_tasks.names import NO_ROBOT
 from gantry_sim.tasks.registry import Preset, Task
 
 CPU_ENVS, GPU_ENVS = 64, 4096
 """Environments of the presets; the second is the packages' own usual number."""
 MAX_ACTION = 100.0
 """Bound of actions of a task that sets none; a policy that reaches it is lost."""
-NO_ROBOT = "none"
-"""Stands for the robot of a task that has none which Gantry knows."""
 
 
 @dataclass(frozen=True)
