@@ -12,7 +12,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.files.bounds import Range, check_fields
 from gantry_sim.isaaclab_tasks.assets import use_own_root
 from gantry_sim.isaaclab_tasks.fit import fit_to_robot, provide_files
-from gantry_sim.isaaclab_tasks.listing import FOREIGN
+from gantry_sim.isaaclab_tasks.names import FOREIGN
 from gantry_sim.managed_tasks.changes import change
 from gantry_sim.process.suppress_output import quietly, start_warp
 
@@ -61,8 +61,8 @@ def registered() -> list[str]:
     with quietly():
         start_warp()
         import gymnasium
-        import warp
         import isaaclab_tasks  # noqa: F401 - fills the registry
+        import warp
 
         warp.config.quiet = True  # It prints a line for each kernel, hundreds in the first run on a machine.
         for entry in entry_points(group=FOREIGN):

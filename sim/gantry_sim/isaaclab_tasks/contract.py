@@ -13,7 +13,7 @@ from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
 from gantry_sim.isaaclab_tasks.assets import robot_of
 from gantry_sim.isaaclab_tasks.cfg import IsaacCfg, actor_groups, isaac_env_cfg
-from gantry_sim.isaaclab_tasks.listing import PREFIX
+from gantry_sim.isaaclab_tasks.names import PREFIX
 from gantry_sim.isaaclab_tasks.opened import OpenEnv
 from gantry_sim.isaaclab_tasks.terms import (
     actor_terms,
@@ -168,7 +168,7 @@ def _robot(driven: Driven) -> RobotSpec:
 
 
 def _gains(robot: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Stiffness and damping (n,) of the joints in the robot's order, whoever runs the actuator.
+    """Stiffness and damping (n,) of the joints in the robot's order, from whatever runs the actuator.
 
     Newton's actuators keep theirs to themselves, so that the robot's own numbers are zero.
 

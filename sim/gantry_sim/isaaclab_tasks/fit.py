@@ -32,7 +32,7 @@ MANAGERS = ("observations", "events", "rewards", "terminations", "curriculum")
 
 @dataclass(frozen=True)
 class Names:
-    """What a robot's model calls its parts."""
+    """Names of the parts of a robot's model."""
 
     joints: tuple[str, ...]
     """Joints in Gantry's order."""
@@ -124,7 +124,7 @@ def _fit_terms(env_cfg: Any, names: Names) -> list[str]:
 
 
 def _holders(part: Any) -> Iterator[Any]:
-    """What has terms as its parts: a manager's configuration, or each group of observations."""
+    """Objects with terms as their parts: a manager's configuration, or each group of observations."""
     if part is None:
         return
     yield part

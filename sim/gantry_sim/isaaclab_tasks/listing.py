@@ -5,15 +5,9 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
+from gantry_sim.isaaclab_tasks.names import FOREIGN, PACKAGE, PREFIX
 from gantry_sim.managed_tasks.names import NO_ROBOT
 from gantry_sim.tasks.catalogue import TaskInfo
-
-PREFIX = "isaaclab:"
-"""Names of such tasks begin with it."""
-FOREIGN = "isaaclab.tasks"
-"""Entry-point group of packages that register tasks with gymnasium when the entry is loaded."""
-PACKAGE = "isaaclab_tasks"
-"""Package of Isaac Lab's own tasks."""
 
 
 def _info(task_id: str, robot: str = NO_ROBOT) -> TaskInfo:

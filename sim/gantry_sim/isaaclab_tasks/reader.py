@@ -1,4 +1,4 @@
-"""What an environment of Isaac Lab tells of itself, as signals of a robot."""
+"""State of an environment of Isaac Lab as signals of a robot."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.isaaclab_tasks.listing import PACKAGE, PREFIX
+from gantry_sim.isaaclab_tasks.names import PACKAGE, PREFIX
 from gantry_sim.tasks.registry import Task
 
 

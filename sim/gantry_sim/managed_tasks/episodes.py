@@ -18,7 +18,7 @@ from gantry_sim.tasks.registry import MakePolicy, Task, acting
 
 
 class Reader(Protocol):
-    """What an environment with a contract tells of itself."""
+    """State of an environment with a contract, as signals of its robot."""
 
     def command(self) -> Tensor:
         """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""

@@ -38,7 +38,7 @@ class Package:
     make_env: Callable[[Any, str, int], BatchedEnv]
     """(env configuration, device, seed) -> environments."""
     make_reader: MakeReader
-    """What its environments tell of themselves."""
+    """Reader of its environments."""
     remark: Callable[[str], str] = lambda task_id: ""
     """Name of a task -> what its summary adds."""
 

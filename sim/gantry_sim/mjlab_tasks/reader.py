@@ -1,4 +1,4 @@
-"""What an environment of mjlab tells of itself, as signals of a robot."""
+"""State of an environment of mjlab as signals of a robot."""
 
 from __future__ import annotations
 

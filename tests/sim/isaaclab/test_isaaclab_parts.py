@@ -61,7 +61,9 @@ def driven():
     )
 
     class Scene(dict):
-        sensors = {"height_scanner": SimpleNamespace(cfg=scanner)}
+        def __init__(self, **entities):
+            super().__init__(**entities)
+            self.sensors = {"height_scanner": SimpleNamespace(cfg=scanner)}
 
     robot = SimpleNamespace(data=data, joint_names=list(JOINTS), body_names=["base", "leg"])
     commands = {"walk": UniformVelocityCommand(), "reach": UniformPoseCommand()}
@@ -210,7 +212,7 @@ def test_files_of_others_are_told_apart(monkeypatch, tmp_path):
     assert assets.below_root(own) == GO2
     assert assets.robot_of(f"https://server/Assets/{GO2}") == "go2"
     assert assets.robot_of("https://server/Assets/spot.usd") is None
-    with pytest.raises(GantryError, match="Spot/spot.usd comes from NVIDIA's servers"):
+    with pytest.raises(GantryError, match=r"Spot/spot\.usd comes from NVIDIA's servers"):
         assets.provide(str(assets.own_root() / "Isaac/Spot/spot.usd"))
     assets.provide("https://server/Assets/Isaac/Spot/spot.usd")  # not ours to make
     assets.provide(str(assets.own_root() / assets.GROUND))
