@@ -64,7 +64,7 @@ def registered() -> list[str]:
         import isaaclab_tasks  # noqa: F401 - fills the registry
         import warp
 
-        warp.config.quiet = True  # It prints a line for each kernel, hundreds in the first run on a machine.
+        warp.config.log_level = warp.LOG_WARNING  # A line for each kernel is hundreds in a machine's first run.
         for entry in entry_points(group=FOREIGN):
             entry.load()
         return sorted(name for name, spec in gymnasium.registry.items() if ENVIRONMENT in spec.kwargs)

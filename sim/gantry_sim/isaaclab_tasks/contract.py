@@ -73,9 +73,9 @@ def _derived(cfg: IsaacCfg) -> PolicyContract:
     unknown = errors_of(require_known, configured_terms(env_cfg, groups))
     note = f" Known are the functions {known_functions()}."
     require_nothing([*unknown, *_other_actions(env_cfg)], note if unknown else "")
-    terrain = getattr(env_cfg.scene, "terrain", None)
-    if getattr(terrain, "terrain_generator", None) is not None:
-        terrain.terrain_generator.num_rows = terrain.terrain_generator.num_cols = 1
+    tiles = getattr(getattr(env_cfg.scene, "terrain", None), "terrain_generator", None)
+    if tiles is not None:
+        tiles.num_rows = tiles.num_cols = 1
     opened = OpenEnv(cfg.task, env_cfg)
     try:
         return contract_of(opened.env, groups, cfg.action_clip)

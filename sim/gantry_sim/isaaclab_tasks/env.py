@@ -32,6 +32,8 @@ class IsaacBatch:
     def __init__(self, opened: OpenEnv, task_id: str, action_clip: float) -> None:
         self._opened, self.env = opened, opened.env
         env = self.env
+        self.keep_final_obs = False
+        """Whether ``next_obs`` holds the last observation of episodes that ended, at the price of observing twice."""
         self.cfg = env.cfg
         self.num_envs, self.device = int(env.num_envs), str(env.device)
         self.max_episode_steps, self.dt_s = int(env.max_episode_length), float(env.step_dt)
@@ -48,16 +50,6 @@ class IsaacBatch:
         # Otherwise all environments would end their first episode together.
         env.episode_length_buf[:] = torch.randint_like(env.episode_length_buf, high=max(1, self.max_episode_steps))
         self._fresh = True
-
-    @property
-    def keep_final_obs(self) -> bool:
-        """Whether ``next_obs`` holds the last observation of episodes that ended, at the price of observing twice."""
-        return bool(getattr(self.env.cfg, "compute_final_obs", False))
-
-    @keep_final_obs.setter
-    def keep_final_obs(self, value: bool) -> None:
-        if hasattr(self.env.cfg, "compute_final_obs"):
-            self.env.cfg.compute_final_obs = value
 
     def begin_together(self) -> None:
         """Let all environments be at the beginning of an episode."""
@@ -82,6 +74,7 @@ class IsaacBatch:
     def step(self, action: Tensor) -> EnvStep:
         """One control step; actions (N, a), dimensionless."""
         self._require_open()
+        self.env.cfg.compute_final_obs = self.keep_final_obs
         # Isaac Lab keeps actions and writes into them.
         action = action.clamp(-self._action_clip, self._action_clip).clone()
         groups, reward, terminated, truncated, extras = self.env.step(action)
@@ -112,7 +105,7 @@ class IsaacBatch:
         """Step counters and the terrain curriculum."""
         env = self.env
         state: dict[str, Any] = {"common_step_counter": int(getattr(env, "common_step_counter", 0))}
-        terrain = getattr(env.scene, "terrain", None)
+        terrain: Any = getattr(env.scene, "terrain", None)
         if getattr(terrain, "terrain_levels", None) is not None:
             state["terrain_levels"] = terrain.terrain_levels.clone()
             state["terrain_types"] = terrain.terrain_types.clone()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from gantry_hardware.backends.limits import gain_limits
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
 from gantry_sim.isaaclab_tasks.assets import (
@@ -62,7 +63,7 @@ def fit_to_robot(env_cfg: Any) -> list[str]:
     Returns:
         What was left out or replaced, for people.
     """
-    robot = getattr(env_cfg.scene, "robot", None)
+    robot: Any = getattr(env_cfg.scene, "robot", None)
     path = getattr(getattr(robot, "spawn", None), "usd_path", None)
     name = robot_of(path) if isinstance(path, str) else None
     if name is None:
@@ -185,6 +186,7 @@ def fit_actuators(robot: Any, spec: RobotSpec) -> list[str]:
             value = getattr(actuator, item.name)
             if isinstance(value, dict):
                 setattr(actuator, item.name, {p: v for p, v in value.items() if _matching([p], tuple(found))})
+        told += _limit_gains(group, actuator, found, spec)
         driven |= set(found)
     pose = {p: v for p, v in robot.init_state.joint_pos.items() if _matching([p], spec.joint_names)}
     posed = set(_matching(list(pose), spec.joint_names))
@@ -201,6 +203,21 @@ def fit_actuators(robot: Any, spec: RobotSpec) -> list[str]:
             joint_effort_limit={joint.name: joint.effort_limit_nm for joint in left},
         )
         told.append(f"{len(left)} joints with Gantry's gains ({_listed([joint.name for joint in left])})")
+    return told
+
+
+def _limit_gains(group: str, actuator: Any, joints: list[str], spec: RobotSpec) -> list[str]:
+    """Lower gains to what the robot takes; what was lowered, for people."""
+    told = []
+    for name, limits in zip(("stiffness", "damping"), gain_limits(spec), strict=True):
+        value = getattr(actuator, name)
+        named = value if isinstance(value, dict) else {".*": value}
+        asked = {joint: number for joint in joints for p, number in named.items() if _matching([p], (joint,))}
+        allowed = dict(zip(spec.joint_names, limits, strict=True))
+        over = [joint for joint, number in asked.items() if number is not None and number > allowed[joint]]
+        if over:
+            setattr(actuator, name, asked | {joint: float(allowed[joint]) for joint in over})
+            told.append(f"{name} of '{group}' lowered to what the robot takes ({_listed(over)})")
     return told
 
 

@@ -62,7 +62,7 @@ def shaped(found: ObservationTerm, term: ActorTerm) -> ObservationTerm:
         MissingTermError: If they are not what a contract can say.
     """
     cfg = term.cfg
-    raw = 1.0 if cfg.scale is None else cfg.scale
+    raw: Any = 1.0 if cfg.scale is None else cfg.scale
     scale = np.unique(np.asarray(raw.cpu().numpy() if hasattr(raw, "cpu") else raw, dtype=np.float64))
     if scale.size != 1:
         raise MissingTermError(f"{term.where} has a scale for each number, {scale.tolist()}, expected one for all.")

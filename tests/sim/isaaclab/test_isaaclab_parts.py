@@ -137,6 +137,7 @@ class Actuator:
 
     joint_names_expr: list
     stiffness: object = field(default_factory=dict)
+    damping: object = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +184,21 @@ def test_actuators_and_pose_follow_the_joints_of_the_model():
     assert robot.init_state.joint_pos[".*_calf_joint"] == -1.5
     assert robot.init_state.joint_pos["FL_thigh_joint"] == 0.9
     assert "tail" not in robot.init_state.joint_pos
+
+
+def test_gains_are_those_that_the_robot_takes():
+    spec = robot_spec("go2")
+    legs = Actuator([".*_joint"], {".*_hip_joint": 25.0, ".*_t.*": 1000.0, ".*_calf_joint": 25.0}, damping=100.0)
+    robot = SimpleNamespace(actuators={"legs": legs}, init_state=SimpleNamespace(joint_pos={".*": 0.0}))
+    told = fit.fit_actuators(robot, spec)
+    assert [text.partition(" (")[0] for text in told] == [
+        "stiffness of 'legs' lowered to what the robot takes",
+        "damping of 'legs' lowered to what the robot takes",
+    ]
+    limits = {joint.name: 5.0 * joint.stiffness_nm_rad for joint in spec.joints}
+    assert legs.stiffness["FL_hip_joint"] == 25.0
+    assert limits["FL_thigh_joint"] <= legs.stiffness["FL_thigh_joint"] < 1000.0
+    assert set(legs.damping) == set(spec.joint_names)
 
 
 @pytest.mark.parametrize("name", [*assets.ROBOTS, *assets.MACHINES])
