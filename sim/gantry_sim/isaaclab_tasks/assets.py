@@ -45,8 +45,11 @@ REVISION = 1
 
 
 def use_own_root() -> None:
-    """Let Isaac Lab look for its files in the cache, unless the user said where; before Isaac Lab is imported."""
-    os.environ.setdefault(ROOT_VARIABLE, str(own_root()))
+    """Let Isaac Lab look for its files in the cache, unless the user said where, or Isaac Lab is imported already and
+    has asked.
+    """
+    if "isaaclab.utils.assets" not in sys.modules:
+        os.environ.setdefault(ROOT_VARIABLE, str(own_root()))
 
 
 def own_root() -> Path:
