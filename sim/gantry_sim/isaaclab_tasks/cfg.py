@@ -70,7 +70,7 @@ def registered() -> list[str]:
         return sorted(name for name, spec in gymnasium.registry.items() if ENVIRONMENT in spec.kwargs)
 
 
-def _resolved(task_id: str) -> tuple[Any, Any]:
+def resolved(task_id: str) -> tuple[Any, Any]:
     """Isaac Lab's configurations of environment and runner, fresh ones.
 
     Raises:
@@ -98,7 +98,7 @@ def agent_cfg(task_id: str) -> Any:
     Raises:
         GantryError: If the task has none.
     """
-    found = _resolved(task_id)[1]
+    found = resolved(task_id)[1]
     if found is None:
         raise GantryError(
             f"{task_id} of Isaac Lab has no settings of rsl_rl ({AGENT}), the learner that is known here."
@@ -127,7 +127,7 @@ def isaac_env_cfg(cfg: IsaacCfg, device: str, seed: int) -> tuple[Any, list[str]
         ConfigError: If a path leads nowhere.
         GantryError: If Isaac Lab cannot configure the task, or has no file of its robot.
     """
-    env_cfg, _ = _resolved(cfg.task)
+    env_cfg, _ = resolved(cfg.task)
     fitted = fit_to_robot(env_cfg)
     for path, value in cfg.changes.items():
         change(env_cfg, path, value, "Isaac Lab")

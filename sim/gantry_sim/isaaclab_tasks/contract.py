@@ -68,11 +68,8 @@ def driven_of(env: Any) -> Driven:
 
 def _derived(cfg: IsaacCfg) -> PolicyContract:
     env_cfg, _ = isaac_env_cfg(cfg.one(), "cpu", seed=0)
-    _require_managers(env_cfg, cfg)
     groups = actor_groups(cfg.task)
-    unknown = errors_of(require_known, configured_terms(env_cfg, groups))
-    note = f" Known are the functions {known_functions()}."
-    require_nothing([*unknown, *_other_actions(env_cfg)], note if unknown else "")
+    require_sayable(env_cfg, cfg.task, groups)
     tiles = getattr(getattr(env_cfg.scene, "terrain", None), "terrain_generator", None)
     if tiles is not None:
         tiles.num_rows = tiles.num_cols = 1
@@ -83,17 +80,25 @@ def _derived(cfg: IsaacCfg) -> PolicyContract:
         opened.close()
 
 
-def _require_managers(env_cfg: Any, cfg: IsaacCfg) -> None:
-    """Refuse an environment that computes observations in code of its own.
+def require_sayable(env_cfg: Any, task_id: str, groups: tuple[str, ...]) -> None:
+    """Refuse a configuration with terms or actions that no contract can say; its environment may lack a file.
+
+    Args:
+        env_cfg: Isaac Lab's.
+        task_id: Name in gymnasium's registry.
+        groups: Observation groups of the actor.
 
     Raises:
-        NoContractError: If so.
+        NoContractError: With all of them.
     """
     if not hasattr(env_cfg, "observations") or not hasattr(env_cfg, "actions"):
         raise NoContractError(
-            f"{cfg.task} is a direct environment of Isaac Lab ({type(env_cfg).__name__}), which computes observations "
+            f"{task_id} is a direct environment of Isaac Lab ({type(env_cfg).__name__}), which computes observations "
             "and actions in code of its own, without managers that would name them."
         )
+    unknown = errors_of(require_known, configured_terms(env_cfg, groups))
+    note = f" Known are the functions {known_functions()}."
+    require_nothing([*unknown, *_other_actions(env_cfg)], note if unknown else "")
 
 
 def _other_actions(env_cfg: Any) -> list[str]:
