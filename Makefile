@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi test-ray test-leapp test-libero check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi test-ray test-leapp test-libero test-isaaclab check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -47,6 +47,9 @@ test-leapp: $(STAMP)  ## tests of LEAPP folders with the package leapp, in an en
 
 test-libero: $(STAMP)  ## tests of LIBERO's tasks, in an environment of its own
 	@scripts/test_libero.sh
+
+test-isaaclab: $(STAMP)  ## tests of Isaac Lab's tasks with Isaac Lab itself, in an environment of its own
+	@scripts/test_isaaclab.sh
 
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .

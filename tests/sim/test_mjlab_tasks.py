@@ -12,14 +12,15 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
-from gantry_deploy.policy.golden import recorded_signals
 from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_fixtures.recorded import largest_difference, noisy_policy
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.mjlab_tasks import learner, listing
+from gantry_sim.managed_tasks import learner
+from gantry_sim.managed_tasks.contract import NoContractError
+from gantry_sim.mjlab_tasks import listing
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, agent_cfg, mjlab_env_cfg, registered
-from gantry_sim.mjlab_tasks.contract import NoContractError
 from gantry_sim.tasks import catalogue, names
-from gantry_sim.tasks.registry import FlatPolicy, find_task
+from gantry_sim.tasks.registry import find_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,23 +32,6 @@ SHORT = ("--set", 'env.changes={"episode_length_s": 1.0}')
 @pytest.fixture(scope="module")
 def go1():
     return find_task(FLAT_GO1)
-
-
-def noisy_policy(env):
-    generator = torch.Generator().manual_seed(5)
-    return FlatPolicy(lambda obs: 0.6 * torch.randn(len(obs), env.action_manager.total_action_dim, generator=generator))
-
-
-def largest_difference(contract, rows):
-    """Between the observation that the runtime builds of recorded signals and the environment's own."""
-    builder = ObservationBuilder(contract, np.zeros((1, 1), np.float32))
-    largest = 0.0
-    for i, starts in enumerate(rows["episode_start"]):
-        if starts:
-            builder.reset()
-        built = builder(recorded_signals(contract, rows, i))[0]
-        largest = max(largest, float(np.abs(built - rows["observation"][i]).max()))
-    return largest
 
 
 def test_all_tasks_of_mjlab_are_listed_without_importing_it():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import BatchedEnv
+from gantry_sim.managed_tasks.names import NO_ROBOT
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.presets import presets
 from gantry_sim.tasks.registry import Task
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 """Names of such tasks begin with it."""
-NO_ROBOT = "none"
-"""Stands for the robot of a task that has none which Gantry knows."""
 
 
 def gym_task(name: str) -> Task:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.bounds import Range, check_fields
-from gantry_hardware.files.structured import ConfigError
+from gantry_sim.managed_tasks.changes import change
 from gantry_sim.process.suppress_output import quietly
 
 if TYPE_CHECKING:
     from mjlab.envs import ManagerBasedRlEnvCfg
-
-MAX_ACTION = 100.0
-"""Bound of actions of a task that sets none; a policy that reaches it is lost."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class MjlabCfg:
     """Environments side by side."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Changes to mjlab's configuration by path, for example ``{"commands.motion.motion_file": "walk.npz"}``."""
-    action_clip: float = MAX_ACTION
+    action_clip: float = 100.0
     """Actions are limited to this before the environment sees them, in training as on a robot."""
     noise: bool = True
     """Noise and delays of the actor's observation, as mjlab sets them; false for none."""
@@ -76,7 +72,7 @@ def mjlab_env_cfg(cfg: MjlabCfg, seed: int) -> ManagerBasedRlEnvCfg:
     registered()
     env_cfg = load_env_cfg(cfg.task)
     for path, value in cfg.changes.items():
-        _change(env_cfg, path, value)
+        change(env_cfg, path, value, "mjlab")
     env_cfg.scene.num_envs, env_cfg.seed = cfg.num_envs, seed
     if not cfg.noise:
         for name in actor_groups(cfg.task):
@@ -86,30 +82,3 @@ def mjlab_env_cfg(cfg: MjlabCfg, seed: int) -> ManagerBasedRlEnvCfg:
                 if term is not None:
                     term.delay_min_lag = term.delay_max_lag = 0
     return env_cfg
-
-
-def _change(env_cfg: Any, path: str, value: Any) -> None:
-    """Set what a path of names, joined by dots, leads to."""
-    *above, last = path.split(".")
-    part = env_cfg
-    for name in above:
-        part = _child(part, name, path)
-    old = _child(part, last, path)
-    if isinstance(old, tuple) and isinstance(value, list):
-        value = tuple(value)
-    if isinstance(part, dict):
-        part[last] = value
-    else:
-        setattr(part, last, value)
-
-
-def _child(part: Any, name: str, path: str) -> Any:
-    if isinstance(part, dict):
-        names = [str(key) for key in part]
-    elif is_dataclass(part):
-        names = [item.name for item in fields(part)]
-    else:
-        raise ConfigError(f"env.changes: '{path}' goes into a {type(part).__name__}, which has no parts with names.")
-    if name not in names:
-        raise UnknownNameError(f"part of mjlab's configuration in env.changes '{path}'", name, names)
-    return part[name] if isinstance(part, dict) else getattr(part, name)

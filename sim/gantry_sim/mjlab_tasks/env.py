@@ -12,7 +12,7 @@ from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, actor_groups, mjlab_env_cfg
-from gantry_sim.mjlab_tasks.contract import contract_or_none
+from gantry_sim.mjlab_tasks.contract import CONTRACTS
 from gantry_sim.process.suppress_output import quietly
 
 CRITIC = "critic"
@@ -38,6 +38,11 @@ class MjlabBatch(ManagedBatch):
         """One control step; actions (N, a), dimensionless."""
         return super().step(action.clamp(-self._action_clip, self._action_clip))
 
+    def begin_together(self) -> None:
+        """Let all environments be at the beginning of an episode."""
+        self.env.episode_length_buf[:] = 0
+        self.env.state_version += 1
+
     def _keyed(self, groups: Any) -> Observation:
         return {key: torch.cat([groups[name] for name in names], dim=-1) for key, names in self._groups.items()}
 
@@ -61,7 +66,7 @@ def make_env(cfg: MjlabCfg, device: str, seed: int) -> MjlabBatch:
         GantryError: If an observation is no row of numbers.
     """
     env_cfg = mjlab_env_cfg(cfg, seed)
-    contract = contract_or_none(cfg)
+    contract = CONTRACTS.or_none(cfg)
     if contract is not None:
         (action,) = (term for term in env_cfg.actions.values() if term is not None)
         action.clip = {f"^{name}$": limits for name, limits in contract.joint_limits.items()}

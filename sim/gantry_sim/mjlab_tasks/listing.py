@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from gantry_hardware.plugins import entry_points
+from gantry_sim.managed_tasks.names import NO_ROBOT
 from gantry_sim.tasks.catalogue import TaskInfo
 
 PREFIX = "mjlab:"
 """Names of such tasks begin with it."""
 FOREIGN = "mjlab.tasks"
 """mjlab's entry-point group of packages that register tasks."""
-NO_ROBOT = "none"
-"""Stands for the robot of a task that has none which Gantry knows."""
 
 
 def _info(task_id: str, robot: str) -> TaskInfo:

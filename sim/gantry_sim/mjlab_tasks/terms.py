@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -16,60 +16,24 @@ from mjlab.tasks.velocity.mdp import UniformVelocityCommand
 from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
 from gantry_deploy.observations.builder import make_term
 from gantry_deploy.perception.maps import SCAN_TERM
-from gantry_hardware.errors import GantryError
-
-ROUNDING = 1e-6
-"""Difference that counts as none."""
-
-
-class MissingTermError(GantryError):
-    """An observation term that no contract can name; the text says why."""
-
-
-@dataclass(frozen=True)
-class Driven:
-    """The robot that a task drives."""
-
-    env: Any
-    """mjlab's environment."""
-    entity_name: str
-    """Its name in the scene."""
-    joint_names: tuple[str, ...]
-    """Joints that an action moves, in the order of its numbers."""
-
-    @property
-    def entity(self) -> Any:
-        """mjlab's entity."""
-        return self.env.scene[self.entity_name]
+from gantry_sim.managed_tasks.terms import (
+    ROUNDING,
+    ActorTerm,
+    Driven,
+    MissingTermError,
+    require_joints,
+    shaped,
+)
 
 
-@dataclass(frozen=True)
-class ActorTerm:
-    """A term of the actor's observation as mjlab's manager has it."""
+def reads_joints(term: ActorTerm) -> bool:
+    """Whether a term shows positions of joints."""
+    return term.cfg.func is mdp.joint_pos_rel
 
-    group: str
-    """Name of the group."""
-    name: str
-    """Name in the group."""
-    cfg: Any
-    """mjlab's configuration."""
 
-    @property
-    def where(self) -> str:
-        """The term in words, with the function that computes it."""
-        func = self.cfg.func
-        known = func if hasattr(func, "__qualname__") else type(func)
-        return f"observation term '{self.name}' of group '{self.group}' ({known.__module__}.{known.__qualname__})"
-
-    @property
-    def reads_joints(self) -> bool:
-        """Whether it shows positions of joints."""
-        return self.cfg.func is mdp.joint_pos_rel
-
-    @property
-    def biased(self) -> bool:
-        """Whether it reads joints through encoders that are off."""
-        return bool(self.cfg.params.get("biased", False))
+def is_biased(term: ActorTerm) -> bool:
+    """Whether a term reads joints through encoders that are off."""
+    return bool(term.cfg.params.get("biased", False))
 
 
 def actor_terms(env: Any, groups: tuple[str, ...]) -> list[ActorTerm]:
@@ -109,20 +73,7 @@ def contract_term(term: ActorTerm, driven: Driven) -> ObservationTerm:
         MissingTermError: If there is none, or scale, clip or history are not what a contract can say.
     """
     require_known(term)
-    found = FUNCTIONS[term.cfg.func](term, driven)
-    cfg = term.cfg
-    scale = np.unique(np.asarray(1.0 if cfg.scale is None else cfg.scale.cpu().numpy(), dtype=np.float64))
-    if scale.size != 1:
-        raise MissingTermError(f"{term.where} has a scale for each number, {scale.tolist()}, expected one for all.")
-    clip = None
-    if cfg.clip is not None:
-        lower, upper = cfg.clip
-        if abs(lower + upper) > ROUNDING:
-            raise MissingTermError(f"{term.where} is clipped to [{lower:g}, {upper:g}], expected limits around zero.")
-        clip = float(upper)
-    if cfg.history_length > 1 and not cfg.flatten_history_dim:
-        raise MissingTermError(f"{term.where} keeps its history as an axis, expected it flattened.")
-    return replace(found, scale=float(scale[0]), clip=clip, history=max(1, cfg.history_length))
+    return shaped(FUNCTIONS[term.cfg.func](term, driven), term)
 
 
 def _asset(term: ActorTerm, driven: Driven) -> SceneEntityCfg:
@@ -144,12 +95,7 @@ def _joints(term: ActorTerm, driven: Driven) -> None:
     """Refuse other joints than those of the actions, or another order."""
     ids = _asset(term, driven).joint_ids
     names = driven.entity.joint_names
-    shown = tuple(names[ids] if isinstance(ids, slice) else [names[int(index)] for index in ids])
-    if shown != driven.joint_names:
-        raise MissingTermError(
-            f"{term.where} shows {len(shown)} joints, {', '.join(shown)}; the actions move {len(driven.joint_names)}, "
-            f"{', '.join(driven.joint_names)}."
-        )
+    require_joints(tuple(names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids]), term, driven)
 
 
 def _joint_pos(term: ActorTerm, driven: Driven) -> ObservationTerm:

@@ -11,6 +11,12 @@ GROUP = "gantry.tasks"
 """Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""
 FAMILIES = "gantry.task_families"
 """Entry-point group of tasks that are made on demand: prefix -> function from a name ``PREFIX:REST`` to a task."""
+FOREIGN = {
+    "mjlab-": ("mjlab", "mjlab"),
+    "isaac-": ("isaaclab", "Isaac Lab"),
+    "isaaccontrib-": ("isaaclab", "Isaac Lab"),
+}
+"""Beginning of other packages' names of tasks, in small letters -> prefix of their family, and the package."""
 
 
 def task_names() -> list[str]:
@@ -30,11 +36,14 @@ def require_task(name: str) -> str:
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
-        GantryError: If it is a task of mjlab without the prefix of its family.
+        GantryError: If it is a task of mjlab or Isaac Lab without the prefix of its family.
     """
     known = task_names()
     if name not in known and family_of(name) is None:
-        if name.lower().startswith("mjlab-"):
-            raise GantryError(f"'{name}' is a task of mjlab, which is called mjlab:{name} here; see `gantry tasks`.")
+        for start, (family, package) in FOREIGN.items():
+            if name.lower().startswith(start):
+                raise GantryError(
+                    f"'{name}' is a task of {package}, which is called {family}:{name} here; see `gantry tasks`."
+                )
         raise UnknownNameError("task", name, known)
     return name

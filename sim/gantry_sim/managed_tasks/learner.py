@@ -1,4 +1,4 @@
-"""mjlab's settings of PPO as ours, and a list of what has no counterpart."""
+"""Settings of rsl_rl's PPO, as mjlab and Isaac Lab have them, as ours, and a list of what has no counterpart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STD = 1.0
 
 
 def learner_of(agent: Any, num_envs: int) -> PpoCfg:
-    """PPO with the numbers of mjlab's runner; networks that :func:`unmapped` names become flat ones.
+    """PPO with the numbers of a runner; networks that :func:`unmapped` names become flat ones.
 
     Args:
         agent: An ``RslRlOnPolicyRunnerCfg``.
-        num_envs: Environments side by side; the number of iterations is mjlab's.
+        num_envs: Environments side by side; the number of iterations is the runner's.
     """
     ppo, actor, critic = agent.algorithm, agent.actor, agent.critic
     return PpoCfg(
@@ -33,7 +33,7 @@ def learner_of(agent: Any, num_envs: int) -> PpoCfg:
         clip_value_loss=ppo.use_clipped_value_loss,
         entropy=ppo.entropy_coef,
         max_grad_norm=ppo.max_grad_norm,
-        init_std=(actor.distribution_cfg or {}).get("init_std", STD),
+        init_std=_distribution(actor).get("init_std", STD),
         hidden=tuple(actor.hidden_dims),
         critic_hidden=tuple(critic.hidden_dims),
         activation=actor.activation,
@@ -44,22 +44,34 @@ def learner_of(agent: Any, num_envs: int) -> PpoCfg:
 
 
 def unmapped(agent: Any) -> list[str]:
-    """Settings of mjlab's runner that our PPO does not have, each as ``name = value``."""
+    """Settings of a runner that our PPO does not have, each as ``name = value``."""
     ppo, actor, critic = agent.algorithm, agent.actor, agent.critic
     expected = {
         "actor.class_name": (actor.class_name, FLAT_MODEL),
         "critic.class_name": (critic.class_name, FLAT_MODEL),
-        "actor.rnn_type": (actor.rnn_type, None),
-        "critic.rnn_type": (critic.rnn_type, None),
+        "actor.rnn_type": (getattr(actor, "rnn_type", None), None),
+        "critic.rnn_type": (getattr(critic, "rnn_type", None), None),
         "critic.activation": (critic.activation, actor.activation),
         "critic.obs_normalization": (critic.obs_normalization, actor.obs_normalization),
         "algorithm.class_name": (ppo.class_name, "PPO"),
         "algorithm.optimizer": (ppo.optimizer, "adam"),
         "algorithm.value_loss_coef": (ppo.value_loss_coef, 1.0),
         "algorithm.normalize_advantage_per_mini_batch": (ppo.normalize_advantage_per_mini_batch, False),
+        "algorithm.rnd_cfg": (_kind(getattr(ppo, "rnd_cfg", None)), None),
+        "algorithm.symmetry_cfg": (_kind(getattr(ppo, "symmetry_cfg", None)), None),
         "actor.distribution_cfg.class_name": (
-            (actor.distribution_cfg or {}).get("class_name", "GaussianDistribution"),
+            _distribution(actor).get("class_name", "GaussianDistribution"),
             "GaussianDistribution",
         ),
     }
     return [f"{name} = {found}" for name, (found, usual) in expected.items() if found != usual]
+
+
+def _distribution(model: Any) -> dict[str, Any]:
+    """Settings of a network's distribution: mjlab has a dictionary, Isaac Lab an object, some networks nothing."""
+    found = model.distribution_cfg
+    return found if isinstance(found, dict) else vars(found) if found is not None else {}
+
+
+def _kind(part: Any) -> str | None:
+    return None if part is None else type(part).__name__

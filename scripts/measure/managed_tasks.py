@@ -1,6 +1,7 @@
-"""Every task of mjlab through Gantry: built, 100 steps, 5 updates of PPO, export, check; the table of docs/mjlab.md.
+"""Tasks of mjlab or Isaac Lab through Gantry: built, 100 steps, 5 updates of PPO, export, check; the tables of
+docs/mjlab.md and docs/isaaclab.md.
 
-python scripts/measure/mjlab_tasks.py [--only TASK_ID ...] [--envs 16]
+python scripts/measure/managed_tasks.py mjlab|isaaclab [--only TASK_ID ...] [--envs 16]
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-from mjlab.entity import Entity
 
 from gantry_deploy.cli.main import main as gantry
 from gantry_hardware.errors import GantryError
-from gantry_sim.mjlab_tasks.cfg import MjlabCfg, mjlab_env_cfg, registered
-from gantry_sim.mjlab_tasks.listing import PREFIX
+from gantry_sim.isaaclab_tasks import listing as isaaclab
+from gantry_sim.isaaclab_tasks.names import PREFIX as ISAACLAB
+from gantry_sim.mjlab_tasks import listing as mjlab
 from gantry_sim.tasks.registry import Task, find_task
 
 STEPS, UPDATES = 100, 5
@@ -37,6 +38,10 @@ MOTION_FRAMES = 100
 
 def motion_of(task_id: str, folder: Path) -> dict[str, Any]:
     """Changes for a task that follows a recorded motion: mjlab brings none, so the robot's first pose is held."""
+    from mjlab.entity import Entity
+
+    from gantry_sim.mjlab_tasks.cfg import MjlabCfg, mjlab_env_cfg
+
     env_cfg = mjlab_env_cfg(MjlabCfg(task_id), seed=0)
     if "motion" not in (env_cfg.commands or {}):
         return {}
@@ -58,7 +63,13 @@ def motion_of(task_id: str, folder: Path) -> dict[str, Any]:
     return {"commands.motion.motion_file": str(path)}
 
 
-def steps(task: Task, cfg: MjlabCfg) -> str:
+def small_terrain(name: str) -> dict[str, Any]:
+    """Changes for a task of Isaac Lab on rough ground: four tiles instead of two hundred."""
+    path = "scene.terrain.terrain_generator."
+    return {path + "num_rows": 2, path + "num_cols": 2} if "-Rough-" in name else {}
+
+
+def steps(task: Task, cfg: Any) -> str:
     """Random actions; mean reward of a step."""
     env = task.make_env(cfg, "cpu", 1)
     torch.manual_seed(1)
@@ -87,7 +98,7 @@ def command(*words: str) -> str:
     return text
 
 
-def row(task_id: str, envs: int, folder: Path) -> list[str]:
+def row(name: str, envs: int, folder: Path) -> list[str]:
     """Cells of one task; a cell that failed says why, and those after it that need it are empty."""
     cells: list[str] = []
 
@@ -99,14 +110,18 @@ def row(task_id: str, envs: int, folder: Path) -> list[str]:
             cells.append(f"no: {reason}")
         return not cells[-1].startswith("no: ")
 
-    changes = motion_of(task_id, folder)
-    task = find_task(PREFIX + task_id)
+    task_id = name.removeprefix(mjlab.PREFIX)
+    changes = small_terrain(name) if task_id == name else motion_of(task_id, folder)
+    try:
+        task = find_task(name)
+    except GantryError as error:
+        return [f"no: {' '.join(str(error).split())}"] + [""] * (len(PARTS) - 1)
     cfg = replace(task.usual_env(), num_envs=envs, changes=changes)
     run = folder / "run"
     total = UPDATES * envs * task.presets["cpu"]().learner.steps_per_env
     options = ["--steps", str(total), "--set", f"env.num_envs={envs}", "--episodes", "0", "--no-export"]
     options += ["--run-dir", str(run)]
-    options += [word for key, value in changes.items() for word in ("--set", f'env.changes={{"{key}": "{value}"}}')]
+    options += ["--set", f"env.changes={json.dumps(changes)}"] if changes else []
 
     def builds() -> str:
         task.make_env(cfg, "cpu", 1).close()
@@ -144,14 +159,16 @@ def row(task_id: str, envs: int, folder: Path) -> list[str]:
 def main() -> None:
     """Print the table, a row as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package", choices=("mjlab", "isaaclab"), help="owner of the tasks")
     parser.add_argument("--only", metavar="TASK_ID", nargs="+", help="these tasks alone")
     parser.add_argument("--envs", type=int, default=16, metavar="N", help="environments side by side; %(default)s")
     args = parser.parse_args()
     print(f"| task | {' | '.join(PARTS)} |")
     print("|---" * (len(PARTS) + 1) + "|", flush=True)
-    for task_id in args.only or registered():
+    prefix, infos = (mjlab.PREFIX, mjlab.infos()) if args.package == "mjlab" else (ISAACLAB, isaaclab.infos())
+    for task_id in args.only or [info.name.removeprefix(prefix) for info in infos]:
         with tempfile.TemporaryDirectory() as folder:
-            cells = row(task_id, args.envs, Path(folder))
+            cells = row(prefix + task_id, args.envs, Path(folder))
         print(f"| `{task_id}` | {' | '.join(cell.replace('|', '/') for cell in cells)} |", flush=True)
 
 

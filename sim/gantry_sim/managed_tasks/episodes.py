@@ -1,33 +1,50 @@
-"""Scores of policies of mjlab's tasks, and records for their bundles."""
+"""Scores of policies of other packages' tasks, and records for their bundles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_deploy.evaluation.metrics import (
-    bootstrap_mean,
-    planar_velocity_error_m_s,
-    rate_interval,
-    yaw_rate_error_rad_s,
-)
+from gantry_deploy.evaluation.metrics import bootstrap_mean, rate_interval
 from gantry_deploy.observations.builder import Signals
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
-from gantry_sim.mjlab_tasks.cfg import MjlabCfg, actor_groups
-from gantry_sim.mjlab_tasks.contract import command_name, contract_or_none, joint_action
-from gantry_sim.mjlab_tasks.terms import ActorTerm, Driven, actor_terms, scan_of, window_of
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.registry import MakePolicy, Task, acting
 
 
-def evaluate_mjlab(
+class Reader(Protocol):
+    """State of an environment with a contract, as signals of its robot."""
+
+    def command(self) -> Tensor:
+        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
+        ...
+
+    def errors(self, asked: Tensor) -> Tensor:
+        """Errors (2, N) of planar velocity, m/s, and yaw rate, rad/s, from what was asked for, (N, 3)."""
+        ...
+
+    def signals(self) -> Signals:
+        """Of the present state, n joints in the order of the actions."""
+        ...
+
+    def targets(self) -> Tensor:
+        """Joint targets (N, n), rad, of the step just taken."""
+        ...
+
+
+MakeReader = Callable[[Any, Any], Reader | None]
+"""(environment, configuration) -> its reader; None where the task has no contract."""
+
+
+def evaluate(
+    make_reader: MakeReader,
     task: Task,
-    env_cfg: MjlabCfg,
+    env_cfg: Any,
     make_policy: MakePolicy,
     *,
     episodes: int,
@@ -39,6 +56,7 @@ def evaluate_mjlab(
     """One episode in each of as many environments, noise and randomisation as in training.
 
     Args:
+        make_reader: Of the package.
         task: The task; it has one model.
         env_cfg: Its configuration in training.
         make_policy: From environments to the policy that acts in them, deterministic.
@@ -49,7 +67,7 @@ def evaluate_mjlab(
         on_progress: Called with the share that is done.
 
     Returns:
-        ``return`` and ``length_s`` of an episode, ``ended_early_rate``, the share that mjlab's task ended before its
+        ``return`` and ``length_s`` of an episode, ``ended_early_rate``, the share that the task ended before its
         time, and of a task with a velocity command the mean errors until then.
     """
     del full_model
@@ -57,7 +75,7 @@ def evaluate_mjlab(
     act, obs = acting(make_policy, env), vec_env.get_observations()
     alive = torch.ones(episodes, dtype=torch.bool, device=env.device)
     ended, total, steps = ~alive, torch.zeros(episodes, device=env.device), torch.zeros(episodes, device=env.device)
-    reader = _Reader(env, actor_groups(env_cfg.task)) if contract_or_none(env_cfg) is not None else None
+    reader = make_reader(env, env_cfg)
     errors = torch.zeros(2, episodes, device=env.device)
     length = int(env.max_episode_length)
     with torch.inference_mode():
@@ -85,9 +103,10 @@ def evaluate_mjlab(
     }
 
 
-def record_mjlab(
+def record(
+    make_reader: MakeReader,
     task: Task,
-    env_cfg: MjlabCfg,
+    env_cfg: Any,
     make_policy: MakePolicy,
     *,
     seed: int,
@@ -95,10 +114,11 @@ def record_mjlab(
     steps: int = 200,
     before: int = 25,
 ) -> dict[str, np.ndarray]:
-    """Signals, observations and joint targets of the environment under the policy, without noise and delays: mjlab adds
-    them to finished terms, and no signals would give the same observation.
+    """Signals, observations and joint targets of the environment under the policy, without noise and delays: they
+    are added to finished terms, and no signals would give the same observation.
 
     Args:
+        make_reader: Of the package.
         task: The task.
         env_cfg: Its configuration in training.
         make_policy: From environments to the policy that acts in them, deterministic.
@@ -115,8 +135,8 @@ def record_mjlab(
     """
     task.contract(env_cfg)
     env, vec_env = _fresh(task, replace(env_cfg, num_envs=envs, noise=False), "cpu", seed)
-    act, reader = acting(make_policy, env), _Reader(env, actor_groups(env_cfg.task))
-    action = joint_action(env)
+    act, reader = acting(make_policy, env), make_reader(env, env_cfg)
+    assert reader is not None
     length = int(env.max_episode_length)
     env.episode_length_buf[:] = torch.arange(envs) * max(0, length - before - steps // 2) // max(1, envs - 1)
     rows: dict[str, list[Tensor]] = {}
@@ -126,14 +146,14 @@ def record_mjlab(
             obs = vec_env.step(act(obs))[0]
         env.observation_manager.reset()  # a replay of the recording has no earlier frames
         env.observation_manager.compute(update_history=True)
-        obs = reader.groups(vec_env)
+        obs = _observed(vec_env)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
             signals = {name: value for name, value in vars(reader.signals()).items() if isinstance(value, Tensor)}
             step = {name: value.clone() for name, value in signals.items()}
             step |= {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(act(obs))
-            step["joint_target_rad"] = action._processed_actions.clone()  # a reset leaves them as they were
+            step["joint_target_rad"] = reader.targets().clone()  # a reset leaves them as they were
             for name, value in step.items():
                 rows.setdefault(name, []).append(value)
             start = done.bool()
@@ -141,73 +161,16 @@ def record_mjlab(
     return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
 
 
-class _Reader:
-    """Signals of a robot in an environment of mjlab, as its sensors tell them.
-
-    Args:
-        env: The environment.
-        groups: Observation groups of the actor.
-    """
-
-    def __init__(self, env: Any, groups: tuple[str, ...]) -> None:
-        terms: list[ActorTerm] = actor_terms(env, groups)
-        action = joint_action(env)
-        self._env, self._ids = env, action.target_ids
-        self._data = env.scene[action.cfg.entity_name].data
-        self._biased = any(term.biased for term in terms if term.reads_joints)
-        self._command = command_name(terms)
-        self._scan = scan_of(terms)
-        self._window = window_of(terms, Driven(env, action.cfg.entity_name, tuple(action.target_names)))
-
-    def command(self) -> Tensor:
-        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
-        found = self._env.command_manager.get_command(self._command)
-        assert found is not None
-        return found
-
-    def errors(self, asked: Tensor) -> Tensor:
-        """Errors (2, N) of planar velocity, m/s, and yaw rate, rad/s, from what was asked for, (N, 3)."""
-        data = self._data
-        planar = planar_velocity_error_m_s(data.root_link_lin_vel_b, asked)
-        return torch.stack((planar, yaw_rate_error_rad_s(data.root_link_ang_vel_b, asked)))
-
-    def groups(self, vec_env: BatchedVecEnv) -> Any:
-        """Observations by rsl_rl's groups, made anew."""
-        vec_env._obs = vec_env.batched.observe()  # type: ignore[attr-defined]
-        return vec_env.get_observations()
-
-    def signals(self) -> Signals:
-        """Of the present state, n joints in the order of the actions."""
-        data, env = self._data, self._env
-        joints = data.joint_pos_biased if self._biased else data.joint_pos
-        return Signals(
-            joint_pos_rad=joints[:, self._ids],
-            joint_vel_rad_s=data.joint_vel[:, self._ids],
-            quat_base_to_world_wxyz=data.root_link_quat_w,
-            ang_vel_base_in_base_rad_s=data.root_link_ang_vel_b,
-            lin_vel_base_in_base_m_s=data.root_link_lin_vel_b,
-            command=self.command(),
-            last_action=env.action_manager.action,
-            time_s=env.episode_length_buf * env.step_dt,
-            elevation_map=self._map(),
-        )
-
-    def _map(self) -> Tensor | None:
-        """The contract's window (N, rows, cols, 1), m, of the ground that the rays hit; a miss is as deep as they
-        go.
-        """
-        if self._scan is None or self._window is None:
-            return None
-        heights = self._scan.cfg.func(self._env, **self._scan.cfg.params)
-        rows = heights.reshape(len(heights), self._window.cols, self._window.rows)
-        return -rows.transpose(1, 2)[..., None]
-
-
-def _fresh(task: Task, cfg: MjlabCfg, device: str, seed: int) -> tuple[Any, BatchedVecEnv]:
+def _fresh(task: Task, cfg: Any, device: str, seed: int) -> tuple[Any, BatchedVecEnv]:
     """Environments at the beginning of an episode everywhere."""
     with quietly():
         batch: Any = task.make_env(cfg, device, seed)
         vec_env = BatchedVecEnv(batch)
-    batch.env.episode_length_buf[:] = 0
-    batch.env.state_version += 1
+    batch.begin_together()
     return batch.env, vec_env
+
+
+def _observed(vec_env: BatchedVecEnv) -> Any:
+    """Observations by rsl_rl's groups, made anew."""
+    vec_env._obs = vec_env.batched.observe()  # type: ignore[attr-defined]
+    return vec_env.get_observations()

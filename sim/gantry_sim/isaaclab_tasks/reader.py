@@ -1,0 +1,79 @@
+"""State of an environment of Isaac Lab as signals of a robot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
+from gantry_deploy.observations.builder import Signals
+from gantry_sim.isaaclab_tasks.cfg import IsaacCfg, actor_groups
+from gantry_sim.isaaclab_tasks.contract import CONTRACTS, driven_of, joint_action
+from gantry_sim.isaaclab_tasks.terms import actor_terms, scan_of, window_of
+from gantry_sim.managed_tasks.contract import command_name
+
+WXYZ = [3, 0, 1, 2]
+"""Places of w, x, y, z in a quaternion of Isaac Lab, which has its real part last."""
+
+
+class IsaacReader:
+    """Signals of a robot in an environment of Isaac Lab, as its simulation has them.
+
+    Args:
+        env: The environment.
+        groups: Observation groups of the actor.
+    """
+
+    def __init__(self, env: Any, groups: tuple[str, ...]) -> None:
+        terms, driven = actor_terms(env, groups), driven_of(env)
+        self._env, self._action, self._data = env, joint_action(env), driven.entity.data
+        self._ids = [driven.entity.joint_names.index(name) for name in driven.joint_names]
+        self._command = command_name(terms)
+        self._scan = scan_of(terms)
+        self._window = window_of(terms, driven)
+
+    def command(self) -> Tensor:
+        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
+        return self._env.command_manager.get_command(self._command)
+
+    def errors(self, asked: Tensor) -> Tensor:
+        """Errors (2, N) of planar velocity, m/s, and yaw rate, rad/s, from what was asked for, (N, 3)."""
+        data = self._data
+        planar = planar_velocity_error_m_s(data.root_link_lin_vel_b.torch, asked)
+        return torch.stack((planar, yaw_rate_error_rad_s(data.root_link_ang_vel_b.torch, asked)))
+
+    def targets(self) -> Tensor:
+        """Joint targets (N, n), rad, of the step just taken."""
+        return self._action.processed_actions
+
+    def signals(self) -> Signals:
+        """Of the present state, n joints in the order of the actions."""
+        data, env = self._data, self._env
+        return Signals(
+            joint_pos_rad=data.joint_pos.torch[:, self._ids],
+            joint_vel_rad_s=data.joint_vel.torch[:, self._ids],
+            quat_base_to_world_wxyz=data.root_link_quat_w.torch[:, WXYZ],
+            ang_vel_base_in_base_rad_s=data.root_link_ang_vel_b.torch,
+            lin_vel_base_in_base_m_s=data.root_link_lin_vel_b.torch,
+            command=self.command(),
+            last_action=env.action_manager.action,
+            time_s=env.episode_length_buf * env.step_dt,
+            elevation_map=self._map(),
+        )
+
+    def _map(self) -> Tensor | None:
+        """The contract's window (N, rows, cols, 1), m, of the ground that the rays hit, below the base's nominal
+        height over it.
+        """
+        if self._scan is None or self._window is None:
+            return None
+        heights = self._scan.cfg.func(self._env, **self._scan.cfg.params)
+        rows = heights.reshape(len(heights), self._window.cols, self._window.rows)
+        return -rows.transpose(1, 2)[..., None]
+
+
+def make_reader(env: Any, cfg: IsaacCfg) -> IsaacReader | None:
+    """Reader of an environment; None where its task has no contract."""
+    return None if CONTRACTS.or_none(cfg) is None else IsaacReader(env, actor_groups(cfg.task))

@@ -1,0 +1,1 @@
+"""Parts that tasks of mjlab and of Isaac Lab share: both build environments of managers with terms."""

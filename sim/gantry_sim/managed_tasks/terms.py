@@ -1,0 +1,90 @@
+"""Observation terms of another package's managers as terms of a contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gantry_deploy.contract.policy_contract import ObservationTerm
+from gantry_hardware.errors import GantryError
+
+ROUNDING = 1e-6
+"""Difference that counts as none."""
+
+
+class MissingTermError(GantryError):
+    """An observation term that no contract can name; the text says why."""
+
+
+@dataclass(frozen=True)
+class ActorTerm:
+    """A term of the actor's observation as its manager has it."""
+
+    group: str
+    """Name of the group."""
+    name: str
+    """Name in the group."""
+    cfg: Any
+    """The package's configuration: ``func``, ``params``, ``scale``, ``clip``, ``history_length``,
+    ``flatten_history_dim``."""
+
+    @property
+    def where(self) -> str:
+        """The term in words, with the function that computes it."""
+        func = self.cfg.func
+        known = func if hasattr(func, "__qualname__") else type(func)
+        return f"observation term '{self.name}' of group '{self.group}' ({known.__module__}.{known.__qualname__})"
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The robot that a task drives."""
+
+    env: Any
+    """The package's environment."""
+    entity_name: str
+    """Its name in the scene."""
+    joint_names: tuple[str, ...]
+    """Joints that an action moves, in the order of its numbers."""
+
+    @property
+    def entity(self) -> Any:
+        """The package's object of it."""
+        return self.env.scene[self.entity_name]
+
+
+def shaped(found: ObservationTerm, term: ActorTerm) -> ObservationTerm:
+    """A contract's term with scale, clip and history of a manager's term.
+
+    Raises:
+        MissingTermError: If they are not what a contract can say.
+    """
+    cfg = term.cfg
+    raw: Any = 1.0 if cfg.scale is None else cfg.scale
+    scale = np.unique(np.asarray(raw.cpu().numpy() if hasattr(raw, "cpu") else raw, dtype=np.float64))
+    if scale.size != 1:
+        raise MissingTermError(f"{term.where} has a scale for each number, {scale.tolist()}, expected one for all.")
+    clip = None
+    if cfg.clip is not None:
+        lower, upper = cfg.clip
+        if abs(lower + upper) > ROUNDING:
+            raise MissingTermError(f"{term.where} is clipped to [{lower:g}, {upper:g}], expected limits around zero.")
+        clip = float(upper)
+    if cfg.history_length > 1 and not cfg.flatten_history_dim:
+        raise MissingTermError(f"{term.where} keeps its history as an axis, expected it flattened.")
+    return replace(found, scale=float(scale[0]), clip=clip, history=max(1, cfg.history_length))
+
+
+def require_joints(shown: tuple[str, ...], term: ActorTerm, driven: Driven) -> None:
+    """Refuse a term of other joints than those of the actions, or of another order.
+
+    Raises:
+        MissingTermError: If so.
+    """
+    if shown != driven.joint_names:
+        raise MissingTermError(
+            f"{term.where} shows {len(shown)} joints, {', '.join(shown)}; the actions move {len(driven.joint_names)}, "
+            f"{', '.join(driven.joint_names)}."
+        )
