@@ -18,14 +18,14 @@ def entry_points(group: str) -> EntryPoints:
     Packages are looked through once for each path (``sys.path``), since that takes longer than most of what is done
     with an entry point. Whatever is installed into a folder of the path while a process runs is seen by the next one.
     """
-    return _all_on(tuple(sys.path)).select(group=group)
+    return _found(group, tuple(sys.path))
 
 
-@lru_cache(maxsize=8)
-def _all_on(path: tuple[str, ...]) -> EntryPoints:
-    """Entry points of all groups; ``path`` is that of the process, and tells whether it is still the same."""
+@lru_cache(maxsize=128)
+def _found(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Entry points of a group; ``path`` is that of the process, and tells whether it is still the same."""
     del path
-    return importlib.metadata.entry_points()
+    return importlib.metadata.entry_points(group=group)
 
 
 def plugin_names(group: str) -> list[str]:
