@@ -160,7 +160,7 @@ def test_a_first_export(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_new_card(place, packed):
     folder = write_bundle(place / "bundle", **OLD_PARTS)
     path = write_zip(folder, place / "bundle.zip") if packed else folder
@@ -187,7 +187,7 @@ def test_a_signature(place):
     assert new > 20 // STRIDE
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_copy_over_a_bundle(place):
     source, target = (place / name for name in ("source", "target"))
     write_bundle(source, **NEW_PARTS)

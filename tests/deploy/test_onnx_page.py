@@ -27,7 +27,9 @@ def run(bundle):
     return int(steps), float(difference)
 
 
-@pytest.mark.parametrize("name", ["go2-walk", "yam-pick-place", "ame2-go2-student"])
+@pytest.mark.parametrize(
+    "name", ["go2-walk", "yam-pick-place", pytest.param("ame2-go2-student", marks=pytest.mark.soak)]
+)
 def test_the_program_of_the_page_repeats_the_recorded_steps(name):
     bundle = find_bundle(f"pretrained:{name}")
     steps, difference = run(bundle)

@@ -1,5 +1,7 @@
 """Export: what onnxruntime computes is what torch computes, or nothing is written."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -10,8 +12,10 @@ from torch import nn
 
 from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.contract.parts import CameraInput
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
+from gantry_deploy.policy.golden import network_tolerance
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, golden_data, signals_for, tiny_robot
 from gantry_policies.common.export import export_bundle
@@ -129,6 +133,11 @@ def test_a_network_that_draws_its_answer_is_refused_and_nothing_is_written(tmp_p
     with pytest.raises(PolicyError, match="has a node RandomNormalLike, expected the same output for the same input"):
         export_bundle(Noisy(), CONTRACT, golden(), tmp_path / "bundle")
     assert not list(tmp_path.rglob("*.onnx"))
+
+
+def test_networks_that_see_pictures_may_differ_by_more():
+    assert network_tolerance(CONTRACT) == 1e-5
+    assert network_tolerance(replace(CONTRACT, cameras=(CameraInput("front", 8, 8),))) == 1e-4
 
 
 @pytest.mark.parametrize("make", [AlwaysDropout, LooksAtItsNeighbours])

@@ -61,7 +61,7 @@ def test_two_processes_learn_what_one_does_with_the_same_batch(tmp_path):
     assert folders == sorted([*(path.name for path in (tmp_path / "one").iterdir()), "weights-1.pt"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_half_of_the_batch_would_learn_something_else(tmp_path):
     """The comparison above can fail: a process that kept its gradients to itself would be as far off as this."""
     for kind in ("half", "ppo"):

@@ -44,7 +44,16 @@ def strike(words, delay_s, cwd):
     return process.returncode, said, ended
 
 
-@pytest.mark.parametrize("words", [("tasks", "velocity-flat-go2"), ("train",), ("check",), ("run",), ("launch",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("tasks", "velocity-flat-go2"), marks=pytest.mark.soak),
+        ("train",),
+        ("check",),
+        pytest.param(("run",), marks=pytest.mark.soak),
+        ("launch",),
+    ],
+)
 def test_ctrl_c_at_any_moment_is_130_without_a_traceback(tmp_path, words):
     bundle = tiny_bundle(tmp_path / "bundle", contract_for(robot_spec("go2"))).path
     words = {

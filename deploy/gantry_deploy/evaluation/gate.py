@@ -29,6 +29,7 @@ from gantry_deploy.policy.golden import (
     compare,
     golden_arrays,
     has_whole_episodes,
+    network_tolerance,
     observation_labels,
     recorded_images,
     recorded_signals,
@@ -97,7 +98,7 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
 
     bundle = stage("manifest", lambda: _manifest(load()))
     runner = stage("contract", lambda: _contract(bundle))
-    stage("network", lambda: _network(bundle))
+    stage("network", lambda: _network(bundle), network_tolerance(bundle.contract))
     stage("observation", lambda: _observation(bundle))
     kind = embodiment_of(bundle.contract).action_kind(bundle.contract.action.kind)
     stage("joint targets", lambda: _joint_targets(bundle, kind.tolerance_rad), kind.tolerance_rad)
@@ -182,10 +183,11 @@ def _network(bundle: Bundle) -> tuple[None, str, float]:
         if "episode_start" in golden and golden["episode_start"][i]:
             policy.reset()
         steps.append(policy(row[None], recorded_images(golden, i)))
-    difference, text = compare("action", np.concatenate([step.action for step in steps]), golden["action"], labels), ""
+    actions, allowed = np.concatenate([step.action for step in steps]), network_tolerance(contract)
+    difference, text = compare("action", actions, golden["action"], labels, allowed), ""
     base = [step.base_action for step in steps if step.base_action is not None]
     if base:
-        found = compare("base action", np.concatenate(base), golden[BASE_ACTION], labels)
+        found = compare("base action", np.concatenate(base), golden[BASE_ACTION], labels, allowed)
         difference, text = max(difference, found), " and those of their base"
     return None, f"onnxruntime repeats {len(rows)} recorded actions{text} to within {difference:.1e}", difference
 

@@ -32,6 +32,8 @@ from gantry_hardware.backends.state import RobotState
 
 MAX_EPISODE_DIFFERENCE = 1e-4
 """The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""
+MAX_PICTURE_DIFFERENCE = 1e-4
+"""The same of networks that see pictures, see :func:`network_tolerance`."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
 PLACE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "around/"
@@ -275,6 +277,15 @@ def recorded_images(golden: Arrays, row: int) -> Images | None:
         name.removeprefix(IMAGE_PREFIX): values[row] for name, values in golden.items() if name.startswith(IMAGE_PREFIX)
     }
     return images or None
+
+
+def network_tolerance(contract: PolicyContract) -> float:
+    """Largest difference between a network's answers here and recorded ones, dimensionless.
+
+    Networks that see pictures sum some thousand numbers in float32 for each of theirs, and in another order in every
+    library.
+    """
+    return MAX_PICTURE_DIFFERENCE if contract.cameras else MAX_DIFFERENCE
 
 
 def compare(

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import PolicyError
+from gantry_deploy.policy.golden import network_tolerance
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxPolicy
 from gantry_policies.common.batched_env import STATE
 
-MAX_DIFFERENCE = 1e-5
-"""Largest difference between onnxruntime and torch that an export tolerates."""
 MIN_OBSERVATIONS = 1000
 """Fewest recorded observations that an export compares."""
 MIN_IMAGES = 50
@@ -107,11 +106,12 @@ def require_same(
     """Refuse a network that computes something else than torch; arguments as of :func:`difference`.
 
     Raises:
-        PolicyError: If an action or a weight differs by more than :data:`MAX_DIFFERENCE`, or is not finite.
+        PolicyError: If an action or a weight differs by more than the contract's network may
+            (:func:`gantry_deploy.policy.golden.network_tolerance`), or is not finite.
     """
-    worst = difference(policy, rows, expected, attention)
-    if not worst <= MAX_DIFFERENCE:
+    worst, allowed = difference(policy, rows, expected, attention), network_tolerance(policy.contract)
+    if not worst <= allowed:
         raise PolicyError(
             f"onnxruntime and torch differ by {worst:.2e} on {len(expected)} observations of {policy.FILE}, "
-            f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
+            f"allowed is {allowed:.0e}; nothing was written."
         )

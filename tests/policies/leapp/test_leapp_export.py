@@ -112,7 +112,13 @@ def contracts():
     }
 
 
-@pytest.mark.parametrize("name", contracts())
+IN_SOAK = ("no command", "tight clip", "rate of the command")
+"""Contracts that `make test` leaves out."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak) if name in IN_SOAK else name for name in contracts()]
+)
 def test_the_graph_gives_the_runtimes_targets(tmp_path, name, one_thread):
     contract = contracts()[name]
     bundle = tiny_bundle(tmp_path / "bundle", contract)

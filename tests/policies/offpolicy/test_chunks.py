@@ -160,7 +160,7 @@ def begin(policy):
         return policy({"state": torch.zeros(1, 2)})[0, :2, 0].tolist()
 
 
-@pytest.mark.parametrize("kind", ["mlp", "flow"])
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("flow", marks=pytest.mark.soak)])
 def test_of_good_and_bad_chunks_the_policy_comes_to_prefer_the_good(kind):
     demos = bandit()
     agent = replace(AGENT, n_step=2, chunk_steps=2, gamma=0.9)
