@@ -14,6 +14,7 @@ from gantry_sim.benchmarks.arms import BenchCfg, bench_lines, bench_page, collec
 from gantry_sim.benchmarks.comparison import SCORED, TRAINED
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.evaluation import Meter
 from gantry_sim.tasks.manipulation.presets import ExpertPolicy
 from gantry_sim.training.demos import DemoSet, load_demos
@@ -138,3 +139,17 @@ def test_a_comparison_pools_seeds_and_notes_when_success_was_first_seen(tmp_path
     assert "Success over time" in bench_page(cfg, tmp_path, found).html()
     with pytest.raises(GantryError, match="Did you mean 'resfit'"):
         BenchCfg("yam-lift", (1,), ("refit",))
+
+
+def test_without_motion_the_policy_sees_places_alone():
+    """Speeds and leads of the joints are left out, in the environment and in the contract alike."""
+    cfg = replace(ArmCfg("lift", num_envs=2, episode_s=2.0), motion=False)
+    names = [term.name for term in arm_contract(cfg).observations]
+    with_motion = [term.name for term in arm_contract(replace(cfg, motion=True)).observations]
+    assert set(with_motion) - set(names) == {"joint_vel", "joint_lead"}
+    env = ArmStepEnv(cfg, seed=3)
+    try:
+        first = env.reset()["state"]
+        assert first.shape == (2, arm_contract(cfg).observation_size)
+    finally:
+        env.close()

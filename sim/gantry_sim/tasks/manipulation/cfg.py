@@ -124,6 +124,9 @@ class ArmCfg:
     """Inputs of the policy, a name of :data:`OBSERVERS`."""
     frame: str = "base"
     """Frame of observed places, a name of :data:`FRAMES`."""
+    motion: bool = True
+    """The policy sees how fast the joints move and how far their targets lead. A clone that sees it may go on with what
+    is under way in place of looking where to go (copycat problem, arXiv 2010.14876)."""
     cameras: tuple[str, ...] = ()
     """Images beside the state; with the observer ``camera``, all of them if none is named."""
     image_px: int = 84

@@ -99,8 +99,8 @@ def observation_terms(cfg: ArmCfg, num_joints: int) -> tuple[ObservationTerm, ..
     in_base = cfg.frame == "base"
     terms = [
         make_term("joint_pos" if in_base else "joint_from_start", num_joints),
-        make_term("joint_vel", num_joints, scale=0.2),
-        make_term("joint_lead", num_joints, scale=5.0),
+        *((make_term("joint_vel", num_joints, scale=0.2),) if cfg.motion else ()),
+        *((make_term("joint_lead", num_joints, scale=5.0),) if cfg.motion else ()),
         make_term("ee_pos" if in_base else "ee_from_start", 3, scale=5.0),
     ]
     if cfg.action != "ee":
