@@ -161,7 +161,7 @@ class WholePlans:
         return Guidance(self._plans[:, self._age - 1], known=self._known.clone())
 
     def forget(self, ended: Tensor) -> None:
-        """Drop the plans of environments whose episodes have ended, (N,) bool."""
+        """Drop the plans where an episode has ended, (N,) bool."""
         if self._known is not None:
             self._known &= ~ended.to(self._known.device)
 

@@ -1,8 +1,8 @@
 """Runs of a comparison on Ray: as many at once as a cluster has room for, begun again where a worker is lost.
 
-Every run is a Ray task that trains and scores in a process of its own, in a folder that all machines share. A task
-whose worker dies goes on from its last checkpoint. Ray itself moves tasks as pickles between its own processes, so a
-cluster is for machines that trust each other.
+Every run is a Ray task that trains and scores in a process of its own, in a folder that all machines share. After a
+worker's death its task goes on from the last checkpoint. Ray itself moves tasks as pickles between its own processes,
+so a cluster is for machines that trust each other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RayCfg:
     gpus: float = 0.0
     """GPUs of a run."""
     retries: int = 3
-    """Times that a run is begun again whose worker was lost."""
+    """Times that a run is begun again after its worker was lost."""
 
 
 def train_and_score_on_ray(

@@ -9,7 +9,16 @@ from typing import Any
 from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
 from gantry_deploy.observations.builder import make_term
 from gantry_deploy.perception.maps import SCAN_TERM
-from gantry_sim.managed_tasks.terms import ROUNDING, ActorTerm, Driven, MissingTermError, require_joints, shaped
+from gantry_sim.managed_tasks.terms import (
+    ROUNDING,
+    ActorTerm,
+    Driven,
+    MissingTermError,
+    only_scan,
+    require_joints,
+    scan_window,
+    shaped,
+)
 
 MDP = "isaaclab.envs.mdp.observations"
 """Module of Isaac Lab's common terms."""
@@ -146,21 +155,12 @@ def _window(term: ActorTerm, driven: Driven) -> MapWindow:
             f"{term.where} is of {type(pattern).__name__} at {cfg.prim_path}, aligned with '{cfg.ray_alignment}'; "
             f"expected a grid of rays that point down from the base '{root}', aligned with its yaw, x first."
         )
-    rows, cols = (round(size / pattern.resolution) + 1 for size in pattern.size)
-    base_height = float(term.cfg.params.get("offset", 0.5))
-    return MapWindow(rows, cols, float(pattern.resolution), 0.0, 0.0, ("elevation",), nominal_base_height_m=base_height)
+    return scan_window(pattern, float(term.cfg.params.get("offset", 0.5)))
 
 
 def scan_of(terms: list[ActorTerm]) -> ActorTerm | None:
-    """The height scan among the terms of an actor; None for none.
-
-    Raises:
-        MissingTermError: If there are several: a contract has one window.
-    """
-    found = [term for term in terms if function_of(term) == f"{MDP}.height_scan"]
-    if len(found) > 1:
-        raise MissingTermError(f"{found[1].where} is the second height scan, expected one at most.")
-    return found[0] if found else None
+    """The height scan among the terms of an actor; None for none. Several are refused."""
+    return only_scan([term for term in terms if function_of(term) == f"{MDP}.height_scan"])
 
 
 def window_of(terms: list[ActorTerm], driven: Driven) -> MapWindow | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gantry_deploy.contract.policy_contract import ObservationTerm
+from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
 from gantry_hardware.errors import GantryError
 
 ROUNDING = 1e-6
@@ -53,6 +53,30 @@ class Driven:
     def entity(self) -> Any:
         """The package's object of it."""
         return self.env.scene[self.entity_name]
+
+
+def only_scan(scans: list[ActorTerm]) -> ActorTerm | None:
+    """The only height scan of an actor; None for none.
+
+    Raises:
+        MissingTermError: If there are several: a contract has one window.
+    """
+    if len(scans) > 1:
+        raise MissingTermError(f"{scans[1].where} is the second height scan, expected one at most.")
+    return scans[0] if scans else None
+
+
+def scan_window(pattern: Any, base_height_m: float) -> MapWindow:
+    """Window of the elevation map that a grid of rays around the base shows, one cell for each ray.
+
+    Args:
+        pattern: The grid: ``size`` along x and y and ``resolution``, m.
+        base_height_m: Height of the base above ground that the scan shows as zero, m.
+    """
+    rows, cols = (round(size / pattern.resolution) + 1 for size in pattern.size)
+    return MapWindow(
+        rows, cols, float(pattern.resolution), 0.0, 0.0, ("elevation",), nominal_base_height_m=base_height_m
+    )
 
 
 def shaped(found: ObservationTerm, term: ActorTerm) -> ObservationTerm:

@@ -21,7 +21,9 @@ from gantry_sim.managed_tasks.terms import (
     ActorTerm,
     Driven,
     MissingTermError,
+    only_scan,
     require_joints,
+    scan_window,
     shaped,
 )
 
@@ -190,21 +192,12 @@ def _window(term: ActorTerm, driven: Driven) -> MapWindow:
             f"{term.where} is of {type(pattern).__name__} at {frame}, aligned with '{cfg.ray_alignment}'; expected a "
             f"grid of rays that point down from the base '{root}', aligned with its yaw."
         )
-    rows, cols = (round(size / pattern.resolution) + 1 for size in pattern.size)
-    offset = float(term.cfg.params.get("offset", 0.0))
-    return MapWindow(rows, cols, float(pattern.resolution), 0.0, 0.0, ("elevation",), nominal_base_height_m=offset)
+    return scan_window(pattern, float(term.cfg.params.get("offset", 0.0)))
 
 
 def scan_of(terms: list[ActorTerm]) -> ActorTerm | None:
-    """The height scan among the terms of an actor; None for none.
-
-    Raises:
-        MissingTermError: If there are several: a contract has one window.
-    """
-    found = [term for term in terms if term.cfg.func is mdp.height_scan]
-    if len(found) > 1:
-        raise MissingTermError(f"{found[1].where} is the second height scan, expected one at most.")
-    return found[0] if found else None
+    """The height scan among the terms of an actor; None for none. Several are refused."""
+    return only_scan([term for term in terms if term.cfg.func is mdp.height_scan])
 
 
 def window_of(terms: list[ActorTerm], driven: Driven) -> MapWindow | None:

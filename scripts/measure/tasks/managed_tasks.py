@@ -1,7 +1,7 @@
 """Tasks of mjlab or Isaac Lab through Gantry: built, 100 steps, 5 updates of PPO, export, check; the tables of
 docs/mjlab.md and docs/isaaclab.md.
 
-python scripts/measure/managed_tasks.py mjlab|isaaclab [--only TASK_ID ...] [--envs 16]
+python scripts/measure/tasks/managed_tasks.py mjlab|isaaclab [--only TASK_ID ...] [--envs 16]
 """
 
 from __future__ import annotations

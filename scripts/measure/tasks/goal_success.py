@@ -1,6 +1,6 @@
 """Goals reached by kind of terrain and level, of a policy and of zero actions on the same episodes.
 
-python scripts/measure/goal_success.py RUN [--episodes 64] [--levels 0,1,2] [--seed 20007] [--zeros] [--json FILE]
+python scripts/measure/tasks/goal_success.py RUN [--episodes 64] [--levels 0,1,2] [--seed 20007] [--zeros] [--json FILE]
 
 RUN is a run folder or a bundle of a goal task, or the name of a preset, of which zero actions alone are measured:
 `ame2-go2:joints`. Kinds of terrain are those of its training; episodes are per level, spread evenly over the kinds.

@@ -1,6 +1,6 @@
 """A bundle for the Go2, run by the robot's own runtime inside of Isaac Lab's Go2 environment.
 
-python scripts/measure/isaaclab_walk.py pretrained:go2-walk [--command 0.5,0,0] [--envs 4] [--seconds 6]
+python scripts/measure/tasks/isaaclab_walk.py pretrained:go2-walk [--command 0.5,0,0] [--envs 4] [--seconds 6]
 
 Isaac Lab simulates; each robot has a policy runner of its own, as on hardware. Gains and default pose are the
 contract's; noise, pushes and drawn masses are off, and the robots start in the default pose.

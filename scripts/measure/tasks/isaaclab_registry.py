@@ -1,6 +1,6 @@
 """Reasons that keep tasks of Isaac Lab from training or from having a contract, told by their configurations alone.
 
-python scripts/measure/isaaclab_registry.py [--begin Isaac-]
+python scripts/measure/tasks/isaaclab_registry.py [--begin Isaac-]
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Time of a task's environments by part of a control step, and of a training's acting and learning.
 
-python scripts/measure/goal_parts.py [--task ame2-go2] [--preset cpu] [--steps 100] [--set KEY=VALUE ...] [--learn]
+python scripts/measure/tasks/goal_parts.py [--task ame2-go2] [--preset cpu] [--steps 100]
+    [--set KEY=VALUE ...] [--learn]
 
 For tasks on mjlab's managers that PPO trains. Beside the clock's time stands the processor's, over all threads: on a
 machine with other work it is the steadier one. Actions are noise with the preset's first deviation. Parts are timed
