@@ -16,7 +16,7 @@ from typing import Any
 
 from gantry_deploy.bundle.locate import named_path
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity
-from gantry_sim.tasks.locomotion.machine import MachineCfg
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
 from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.training.policies import open_source
 

@@ -15,7 +15,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_policies.on_policy.symmetry import RandomMirror, mirror_actor
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.ground import SCAN_SENSOR
-from gantry_sim.tasks.locomotion.machine import MachineCfg
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
 from gantry_sim.tasks.registry import find_task, task_names
 
 

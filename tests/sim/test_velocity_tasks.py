@@ -16,7 +16,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards
-from gantry_sim.tasks.locomotion.machine import MachineCfg
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
 from gantry_sim.tasks.locomotion.presets import cpu_flat, step_metrics
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gantry_deploy.contract.parts import TrainedRange
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.model.dynamics import JOINT, PARAMETERS, RobotDynamics, usual_value
@@ -58,6 +61,24 @@ def beyond_training(dynamics: RobotDynamics, contract: PolicyContract, spec: Rob
     for name, estimate in dynamics.whole.items():
         lines += _line("", name, estimate.value, ranges.get(("", name)), usual_value(name, spec), None)
     return lines
+
+
+def ranges_of_joints(
+    name: str, usual: NDArray[np.float64], share: tuple[float, ...], spec: RobotSpec
+) -> list[TrainedRange]:
+    """Ranges of a parameter that is drawn as a share; one for all joints where they are equal.
+
+    Args:
+        name: Parameter of a joint.
+        usual: Shape (num_joints,), value of each joint that the share is of, in the parameter's unit.
+        share: Least and largest share.
+        spec: The robot.
+    """
+    low, high = share[0] * usual, share[1] * usual
+    if np.ptp(usual) == 0.0:
+        return [TrainedRange(name, float(low[0]), float(high[0]))]
+    ends = zip(spec.joint_names, low, high, strict=True)
+    return [TrainedRange(name, float(least), float(largest), joint) for joint, least, largest in ends]
 
 
 def _line(

@@ -151,7 +151,13 @@ class RobotDynamics:
         assert not isinstance(usual, str)
         return self.whole[name].value if name in self.whole else usual
 
-    def range_of(self, name: str, joints: Sequence[str] = (), margin: float = 0.25) -> tuple[float, float] | None:
+    def range_of(
+        self,
+        name: str,
+        joints: Sequence[str] = (),
+        margin: float = 0.25,
+        relative_to: Mapping[str, float] | None = None,
+    ) -> tuple[float, float] | None:
         """Range that a training should cover for this machine: from the least to the largest end of the intervals of
         its joints, wider by a margin.
 
@@ -159,18 +165,39 @@ class RobotDynamics:
             name: Parameter.
             joints: Joints that count; all if empty.
             margin: Share of the range that is added at either end.
+            relative_to: Joint -> value in the parameter's unit that its ends are divided by, for a range of shares of
+                joints alone; joints without one do not count.
 
         Returns:
             Least and largest value within the parameter's bounds; None if nothing is said of it.
         """
-        found = [each[name] for joint, each in self.joints.items() if name in each and (not joints or joint in joints)]
-        found += [self.whole[name]] if name in self.whole else []
+        found = [
+            (estimate, 1.0 if relative_to is None else float(relative_to[joint]))
+            for joint, estimate in ((joint, each[name]) for joint, each in self.joints.items() if name in each)
+            if (not joints or joint in joints) and (relative_to is None or joint in relative_to)
+        ]
+        if name in self.whole and relative_to is None:
+            found.append((self.whole[name], 1.0))
         if not found:
             return None
-        low = min(e.value if e.low is None else e.low for e in found)
-        high = max(e.value if e.high is None else e.high for e in found)
-        bounds, more = PARAMETERS[name].bounds, margin * (high - low)
+        low = min((e.value if e.low is None else e.low) / of for e, of in found)
+        high = max((e.value if e.high is None else e.high) / of for e, of in found)
+        more = margin * (high - low)
+        if relative_to is not None:
+            return max(0.0, low - more), high + more
+        bounds = PARAMETERS[name].bounds
         return max(bounds.low, low - more), min(bounds.high, high + more)
+
+    def share_of(self, name: str, spec: RobotSpec, usual: str = "") -> tuple[float, float] | None:
+        """Range of shares that a training should cover for this machine, see :meth:`range_of`.
+
+        Args:
+            name: Parameter of joints.
+            spec: The robot.
+            usual: Field of the joints' specs that it is a share of; the parameter's own name if not given.
+        """
+        values = spec.array(usual or name)
+        return self.range_of(name, relative_to={j: float(v) for j, v in zip(spec.joint_names, values, strict=True)})
 
     def has(self, name: str) -> bool:
         """Whether anything is said of a parameter."""

@@ -24,7 +24,8 @@ from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
-from gantry_sim.tasks.locomotion.machine import KNOWN, MachineCfg
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
+from gantry_sim.tasks.locomotion.machine.state import KNOWN
 from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
@@ -219,7 +220,7 @@ def _task(
         evaluation=evaluation_cfg,
         evaluate=evaluate_velocity,
         record=record_velocity,
-        around=lambda cfg, dynamics: replace(cfg, machine=cfg.machine.around(dynamics)),
+        around=lambda cfg, dynamics: replace(cfg, machine=cfg.machine.around(dynamics, robot_spec(cfg.robot))),
         other_robots=True,
     )
 

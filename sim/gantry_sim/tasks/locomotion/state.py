@@ -13,7 +13,7 @@ from gantry_deploy.observations.builder import Signals
 from gantry_hardware.model.spec import RobotSpec
 from gantry_mapping.sensing.frames import rotation_matrix
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.tasks.locomotion.machine import MachineState
+from gantry_sim.tasks.locomotion.machine.state import MachineState
 
 
 @dataclass(frozen=True)

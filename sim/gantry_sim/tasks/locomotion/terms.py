@@ -14,7 +14,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.tasks.locomotion.machine import MachineState
+from gantry_sim.tasks.locomotion.machine.state import MachineState
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
@@ -155,6 +155,8 @@ class ContractAction(ActionTerm):
             targets = machine.late_targets(self._before, targets, self._begin_s, env.physics_dt)
             self._begin_s += env.physics_dt
             targets = targets - machine.encoder_offset_rad
+            if machine.torque_speed is not None:
+                machine.torque_speed.limit()
         self._entity.set_joint_position_target(targets, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:

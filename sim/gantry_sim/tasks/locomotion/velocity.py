@@ -28,13 +28,16 @@ from gantry_deploy.contract.policy_contract import (
     TrainedRange,
 )
 from gantry_deploy.observations.builder import make_term
+from gantry_hardware.robots import robot_spec
 from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.curriculum import TerrainLevels
 from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg
 from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
-from gantry_sim.tasks.locomotion.machine import MachineCfg, MachineState, machine_events
+from gantry_sim.tasks.locomotion.machine.events import machine_events, machine_stages
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
+from gantry_sim.tasks.locomotion.machine.state import MachineState
 from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
 from gantry_sim.tasks.locomotion.terms import (
@@ -106,7 +109,7 @@ def trained_for(cfg: VelocityCfg) -> tuple[TrainedRange, ...]:
         TrainedRange("friction", *cfg.friction),
         TrainedRange("added_mass_kg", *cfg.added_mass_kg),
         TrainedRange("push_m_s", 0.0, cfg.push_m_s),
-        *cfg.machine.trained_for(),
+        *cfg.machine.trained_for(robot_spec(cfg.robot)),
     )
 
 
@@ -131,7 +134,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
         seed=seed,
         decimation=decimation,
         episode_length_s=cfg.episode_s,
-        hold_controls=not cfg.machine.is_late,
+        hold_controls=cfg.machine.is_constant,
         refresh_all=False,
         make_task_state=partial(_make_state, names, cfg),
         scene=SceneCfg(
@@ -158,7 +161,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
         commands={"twist": _command_cfg(cfg)},
         events=_event_cfgs(cfg, body),
         rewards=_reward_cfgs(cfg, body),
-        curriculum=_curriculum_cfgs(cfg),
+        curriculum=_curriculum_cfgs(cfg, body),
         terminations={
             "time_out": TerminationTermCfg(func=envs_mdp.time_out, time_out=True),
             "fallen": TerminationTermCfg(
@@ -186,7 +189,7 @@ def _simulation_cfg(cfg: VelocityCfg) -> SimulationCfg:
     )
 
 
-def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
+def _curriculum_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, CurriculumTermCfg]:
     terms: dict[str, CurriculumTermCfg] = {}
     if cfg.rough and cfg.curriculum:
         terms["terrain_levels"] = CurriculumTermCfg(func=TerrainLevels)
@@ -195,6 +198,8 @@ def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
         terms["commands"] = CurriculumTermCfg(
             func=commands_vel, params={"command_name": "twist", "velocity_stages": stages}
         )
+    if cfg.curriculum:
+        terms |= machine_stages(cfg.machine_stages, cfg.machine, cfg.push_m_s, body.spec)
     return terms
 
 
@@ -297,7 +302,7 @@ def _event_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, EventTermCf
             params={"asset_cfg": base, "operation": "add", "ranges": {0: shift, 1: shift}},
         ),
     }
-    events |= machine_events(cfg.machine)
+    events |= machine_events(cfg.machine, body.spec)
     if cfg.push_m_s > 0:
         kick = (-cfg.push_m_s, cfg.push_m_s)
         events["push"] = EventTermCfg(

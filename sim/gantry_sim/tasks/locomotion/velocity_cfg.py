@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.structured import ConfigError
-from gantry_sim.tasks.locomotion.machine import MachineCfg
+from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 
 
@@ -63,6 +63,9 @@ class VelocityCfg:
     """Half width of the shift of the base's centre of mass along x and y."""
     machine: MachineCfg = field(default_factory=MachineCfg)
     """Differences between the robots' motors, delays and mountings."""
+    machine_stages: tuple[tuple[int, float], ...] = ()
+    """(control step of the training, share of the machines' differences and of the pushes) in ascending order, for
+    robots that walk as their model first; empty for all of it at once. Held-out episodes always take all of it."""
     reset_joint_rad: float = 0.1
     """Half width of the joints' distance from the default pose at the start of an episode."""
     push_m_s: float = 0.0

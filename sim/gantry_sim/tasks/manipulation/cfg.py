@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from gantry_deploy.contract.parts import TrainedRange
+from gantry_deploy.contract.trained_range import ranges_of_joints
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.model.dynamics import RobotDynamics
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.tasks.manipulation.language.instructions import VERBS, Phrasing
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 
@@ -55,6 +57,12 @@ class RandomizeCfg:
     """Friction of every joint that grows with its speed, N m s/rad; None for that of the model."""
     coulomb_friction_nm: tuple[float, float] | None = None
     """Dry friction of every joint, N m; None for that of the model."""
+    armature_share: tuple[float, float] = (1.0, 1.0)
+    """Rotor inertia of all joints over that of the model."""
+    strength_share: tuple[float, float] = (1.0, 1.0)
+    """Torque of all motors over the usual one, its limit included."""
+    encoder_offset_rad: tuple[float, float] = (0.0, 0.0)
+    """Reading of each joint's encoder minus the true angle; the gripper's has none."""
     late_share: float = 0.0
     """Share of episodes in which the motors obey a whole control step late."""
 
@@ -77,32 +85,45 @@ class RandomizeCfg:
             late_share=0.4,
         )
 
-    def trained_for(self, dt_s: float) -> tuple[TrainedRange, ...]:
+    def trained_for(self, dt_s: float, spec: RobotSpec) -> tuple[TrainedRange, ...]:
         """The table of a contract.
 
         Args:
             dt_s: Control step.
+            spec: The arm.
         """
         ranges = {
             "stiffness_share": self.stiffness,
             "damping_share": self.damping,
             "viscous_friction_nm_s_rad": self.viscous_friction_nm_s_rad,
             "coulomb_friction_nm": self.coulomb_friction_nm,
+            "encoder_offset_rad": self.encoder_offset_rad if any(self.encoder_offset_rad) else None,
             "command_delay_s": (0.0, dt_s) if self.late_share > 0.0 else (0.0, 0.0),
             "friction": self.friction,
             "object_mass_share": self.mass,
         }
-        return tuple(TrainedRange(name, *pair) for name, pair in ranges.items() if pair is not None)
+        told = [TrainedRange(name, *pair) for name, pair in ranges.items() if pair is not None]
+        for name, share in (("armature_kg_m2", self.armature_share), ("effort_limit_nm", self.strength_share)):
+            told += ranges_of_joints(name, spec.array(name), share, spec) if share != (1.0, 1.0) else []
+        return tuple(told)
 
-    def around(self, dynamics: RobotDynamics) -> RandomizeCfg:
-        """These ranges with those of an identified machine in their places, see :meth:`RobotDynamics.range_of`."""
+    def around(self, dynamics: RobotDynamics, spec: RobotSpec) -> RandomizeCfg:
+        """These ranges with those of an identified machine in their places, see :meth:`RobotDynamics.range_of`.
+
+        Args:
+            dynamics: Of the machine.
+            spec: The arm, of which shares are taken.
+        """
         names = {
             "stiffness": "stiffness_share",
             "damping": "damping_share",
             "viscous_friction_nm_s_rad": "viscous_friction_nm_s_rad",
             "coulomb_friction_nm": "coulomb_friction_nm",
+            "encoder_offset_rad": "encoder_offset_rad",
         }
         changes: dict[str, Any] = {mine: dynamics.range_of(name) for mine, name in names.items()}
+        for mine, name in (("armature_share", "armature_kg_m2"), ("strength_share", "effort_limit_nm")):
+            changes[mine] = dynamics.share_of(name, spec)
         late = dynamics.value("command_delay_s") > 0.0 and self.late_share == 0.0
         changes["late_share"] = 0.5 if late else None
         return replace(self, **{mine: value for mine, value in changes.items() if value is not None})

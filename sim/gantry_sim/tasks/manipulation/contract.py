@@ -78,7 +78,7 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
         cameras=tuple(CameraInput(name, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras),
         instruction=instruction_spec(cfg.verbs) if WORKBENCHES[cfg.task].is_told else None,
         acceptance=Acceptance(min_success_rate=0.8),
-        trained_for=cfg.randomize.trained_for(1.0 / cfg.rate_hz),
+        trained_for=cfg.randomize.trained_for(1.0 / cfg.rate_hz, spec),
     )
 
 

@@ -50,6 +50,13 @@ class Draws:
         """(k,) numbers in [-half_width, half_width)."""
         return self.uniform(-half_width, half_width)
 
+    def each(self, columns: int, low: float, high: float) -> Tensor:
+        """(k, columns) numbers in [low, high), which take none of those of :meth:`uniform`."""
+        rows = [np.random.default_rng((*key, DRAWS, columns)).random(columns) for key in self._keys]
+        return low + (high - low) * torch.as_tensor(
+            np.stack(rows), dtype=self._numbers.dtype, device=self._numbers.device
+        )
+
     def index(self, count: int) -> Tensor:
         """(k,) whole numbers from 0 to count - 1."""
         return (self.uniform(0.0, 1.0) * count).long().clamp(max=count - 1)

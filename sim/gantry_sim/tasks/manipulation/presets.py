@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gantry_hardware.robots import robot_spec
 from gantry_policies.common.batched_env import BatchedEnv, Observation
 from gantry_policies.imitation import config as imitation
 from gantry_policies.off_policy import presets as off_policy
@@ -156,7 +157,7 @@ def _task(info: TaskInfo) -> Task:
         seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera" if cameras else "state")),
         evaluate=evaluate_success,
         record=record_episodes,
-        around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),
+        around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics, robot_spec(cfg.robot))),
         models=("training",),
         scripted=ScriptedPolicy(ExpertPolicy, teaches=False, demonstrates=True),
         suites={"words": Suite(words_suite, words_table)} if told else {},

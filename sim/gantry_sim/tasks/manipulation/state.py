@@ -51,6 +51,8 @@ class ArmState:
         """What lies on the table."""
         self.start_joint_pos = torch.tensor([contract.default_pos_rad], device=device).repeat(env.num_envs, 1)
         """(N, n) joints at the beginning of the episode, rad and of the gripper m."""
+        self.encoder_offset = torch.zeros(env.num_envs, len(joints), device=device)
+        """(N, n) readings of the encoders minus the true angles, rad."""
         self.episodes = [0] * env.num_envs
         """Episodes begun in each environment."""
         self.starts = self._solve_starts()
@@ -123,18 +125,22 @@ class ArmState:
     def own_signals(self, last_action: Tensor) -> Signals:
         """Signals without what is seen of the object; ``last_action`` is (N, a), dimensionless."""
         targets = self.decoder.targets
+        joint_pos, ee_pose = self.joint_pos, (self.ee_pos, self.ee_rotation)
+        if self.cfg.randomize.encoder_offset_rad != (0.0, 0.0):
+            joint_pos = self.joint_pos + self.encoder_offset
+            ee_pose = self.decoder.ee_pose(joint_pos)
         still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         return Signals(
-            joint_pos_rad=self.joint_pos,
+            joint_pos_rad=joint_pos,
             joint_vel_rad_s=self.joint_vel,
             quat_base_to_world_wxyz=torch.cat((still.new_ones(len(still), 1), still), dim=-1),
             ang_vel_base_in_base_rad_s=still,
             command=self.goal[:, : len(self.contract.command.names)],
             last_action=last_action,
             time_s=self._env.episode_length_buf * self._env.step_dt,
-            joint_target_rad=self.joint_pos if targets is None else targets,
+            joint_target_rad=joint_pos if targets is None else targets,
             start_joint_pos_rad=self.start_joint_pos,
-            ee_pose_in_base=(self.ee_pos, self.ee_rotation),
+            ee_pose_in_base=ee_pose,
         )
 
     def _solve_starts(self) -> Tensor:

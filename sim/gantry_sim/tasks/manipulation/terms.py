@@ -71,14 +71,15 @@ class ArmAction(ActionTerm):
 
     def apply_actions(self) -> None:
         """Hand the targets to the actuators."""
-        self._entity.set_joint_position_target(self._obeyed, joint_ids=self._joint_ids)
+        state: ArmState = self._env.task_state  # type: ignore[attr-defined]
+        self._entity.set_joint_position_target(self._obeyed - state.encoder_offset, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
         """Begin anew with targets at the joints of these environments, indices (k,)."""
         rows = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         rows[slice(None) if env_ids is None else env_ids] = True
         state: ArmState = self._env.task_state  # type: ignore[attr-defined]
-        joints = self._env.sim.data.qpos[:, state.qpos_ids]
+        joints = self._env.sim.data.qpos[:, state.qpos_ids] + state.encoder_offset
         state.decoder.reset(joints, rows)
         self._targets = torch.where(rows[:, None], joints, self._targets)
         self._raw[rows] = 0.0
@@ -125,6 +126,8 @@ def lost(env: GantryEnv) -> Tensor:
     "geom_friction",
     "actuator_gainprm",
     "actuator_biasprm",
+    "actuator_forcerange",
+    "dof_armature",
     "dof_damping",
     "dof_frictionloss",
     recompute=RecomputeLevel.set_const,
@@ -145,7 +148,10 @@ def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
         joints[:, state.gripper] = start.gripper_m
     data = env.sim.data
     data.qpos[env_ids[:, None], state.qpos_ids] = joints
-    state.start_joint_pos[env_ids] = joints
+    chain, offset = state.gripper, state.cfg.randomize.encoder_offset_rad
+    if offset != (0.0, 0.0):
+        state.encoder_offset[env_ids[:, None], torch.arange(chain)] = draws.each(chain, *offset)
+    state.start_joint_pos[env_ids] = joints + state.encoder_offset[env_ids]
     # The other finger mirrors the driven one.
     data.qpos[env_ids, _other_finger(env)] = -joints[:, state.gripper]
     data.qpos[env_ids[:, None], state.things.qpos_ids.flatten()] = start.things_in_base.flatten(1)
@@ -176,11 +182,19 @@ def _choose_physics(env: GantryEnv, env_ids: Tensor, draws: Draws, state: ArmSta
         TABLE_FRICTION[0] * friction[:, None]
     )
     stiffness, damping = draws.uniform(*chance.stiffness)[:, None], draws.uniform(*chance.damping)[:, None]
+    joints = env.robot.indexing.joint_v_adr
+    if chance.strength_share != (1.0, 1.0):
+        strength = draws.each(1, *chance.strength_share)
+        stiffness, damping = stiffness * strength, damping * strength
+        limits = sim.get_default_field("actuator_forcerange")
+        sim.model.actuator_forcerange[env_ids] = limits * strength[..., None]
+    if chance.armature_share != (1.0, 1.0):
+        armature = sim.get_default_field("dof_armature")[joints]
+        sim.model.dof_armature[env_ids[:, None], joints] = armature * draws.each(2, *chance.armature_share)[:, :1]
     gain, bias = (sim.get_default_field(f"actuator_{kind}prm") for kind in ("gain", "bias"))
     sim.model.actuator_gainprm[env_ids, :, 0] = gain[:, 0] * stiffness
     sim.model.actuator_biasprm[env_ids, :, 1] = bias[:, 1] * stiffness
     sim.model.actuator_biasprm[env_ids, :, 2] = bias[:, 2] * damping
-    joints = env.robot.indexing.joint_v_adr
     for field, low_high in (
         ("dof_damping", chance.viscous_friction_nm_s_rad),
         ("dof_frictionloss", chance.coulomb_friction_nm),
