@@ -19,7 +19,7 @@ import mujoco
 import gantry_sim
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.whole_files import write_whole
-from gantry_hardware.robots import robot_spec
+from gantry_hardware.robots import robot_names, robot_spec
 from gantry_sim.robots.models import robot_model
 
 ROOT_VARIABLE = "ISAACSIM_ASSET_ROOT"
@@ -32,7 +32,8 @@ ROBOTS = {
     "Isaac/IsaacLab/Robots/Unitree/G1/g1.usd": "g1",
     "Isaac/IsaacLab/Robots/Unitree/G1/g1_minimal.usd": "g1",
 }
-"""Isaac Lab's file of a robot -> Gantry's name of that robot."""
+"""Isaac Lab's file of a robot -> Gantry's name of that robot. Any other file stands for the robot of its own name, such
+as one of another package: ``a1.usd`` for the robot ``a1``."""
 MACHINES = {
     "Isaac/IsaacLab/Robots/Classic/Cartpole/cartpole.usd": "cartpole",
     "Isaac/Robots/IsaacSim/Ant/ant_instanceable.usd": "ant",
@@ -71,7 +72,9 @@ def is_own(path: str) -> bool:
 
 def robot_of(path: str) -> str | None:
     """Gantry's name of the robot in a file of Isaac Lab's; None for another machine."""
-    return next((robot for name, robot in ROBOTS.items() if path.endswith(name)), None)
+    found = next((robot for name, robot in ROBOTS.items() if path.endswith(name)), None)
+    same = Path(path).stem
+    return found or (same if "/Robots/" in path and same in robot_names() else None)
 
 
 def provide(path: str) -> None:
@@ -89,11 +92,12 @@ def provide(path: str) -> None:
     if name == GROUND:
         _write(Path(path), (_own_assets() / "ground_plane.usda").read_bytes())
         return
-    if name not in ROBOTS and name not in MACHINES:
+    if robot_of(name) is None and name not in MACHINES:
         raise GantryError(
             f"Isaac Lab's file {name} comes from NVIDIA's servers, and Gantry has no model to make it of. It makes "
-            f"{', '.join(sorted({*ROBOTS.values(), *MACHINES.values()}))}; for others set {ROOT_VARIABLE} to a folder "
-            "with Isaac Sim's assets or to the address of a server."
+            f"{', '.join(sorted({*ROBOTS.values(), *MACHINES.values()}))} and any robot of the file's name, which "
+            f"`gantry robot new {Path(name).stem} --model FILE` makes; or set {ROOT_VARIABLE} to a folder with Isaac "
+            "Sim's assets or to the address of a server."
         )
     source = source_model(name)
     text = source.to_xml()
@@ -110,10 +114,11 @@ def source_model(name: str) -> mujoco.MjSpec:
     """MuJoCo model that stands for a file of Isaac Lab's, without shapes that are only looked at.
 
     Args:
-        name: Of the file, below Isaac Lab's root; a key of :data:`ROBOTS` or :data:`MACHINES`.
+        name: Of the file, below Isaac Lab's root; one of a robot, or a key of :data:`MACHINES`.
     """
-    if name in ROBOTS:
-        model = robot_model(ROBOTS[name], visuals=False)
+    robot = robot_of(name)
+    if robot is not None:
+        model = robot_model(robot, visuals=False)
         for light in list(model.lights):
             model.delete(light)
         _drop_idle_meshes(model)

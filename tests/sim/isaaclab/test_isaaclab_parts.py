@@ -228,7 +228,10 @@ def test_files_of_others_are_told_apart(monkeypatch, tmp_path):
     assert assets.below_root(own) == GO2
     assert assets.robot_of(f"https://server/Assets/{GO2}") == "go2"
     assert assets.robot_of("https://server/Assets/spot.usd") is None
-    with pytest.raises(GantryError, match=r"Spot/spot\.usd comes from NVIDIA's servers"):
+    assert assets.robot_of("https://server/Assets/Isaac/IsaacLab/Robots/I2RT/yam.usd") == "yam", "a robot of its name"
+    assert assets.source_model("Isaac/IsaacLab/Robots/I2RT/yam.usd").joint("joint1").name == "joint1"
+    assert assets.robot_of("https://server/Assets/Isaac/Props/yam.usd") is None, "no robot's folder"
+    with pytest.raises(GantryError, match=r"Spot/spot\.usd comes from .* `gantry robot new spot"):
         assets.provide(str(assets.own_root() / "Isaac/Spot/spot.usd"))
     assets.provide("https://server/Assets/Isaac/Spot/spot.usd")  # not ours to make
     assets.provide(str(assets.own_root() / assets.GROUND))
