@@ -254,7 +254,29 @@ def test_what_counts_as_lifted_and_what_is_rewarded_densely():
     step = env.step(torch.tensor([[0.0, 0.0, 0.0, -1.0]]))
     assert step.success.all()
     assert not step.terminated.any()  # the episode goes on
-    assert float(step.reward) == 1.0
+    assert float(step.reward) == 1.0, "the first step of the episode: no change of progress yet"
+    place_object(env, (env.state.ee_pos[0, 0], env.state.ee_pos[0, 1], 0.02))
+    env.state.refresh()
+    low = float(rule.progress(env.state))
+    step = env.step(torch.tensor([[0.0, 0.0, 0.0, -1.0]]))
+    assert float(step.reward) == pytest.approx(float(rule.progress(env.state)) - 1.0), "back from the end of it"
+    assert float(step.reward) < low - 0.9
+
+
+def test_dense_rewards_of_an_episode_add_up_to_its_progress_and_success():
+    """Waiting next to the end earns nothing: the rewards of an episode are the progress from its first step, and 1."""
+    env = ArmStepEnv(
+        replace(SHORT, num_envs=1, reward="dense", end_on_success=False, randomize=RandomizeCfg(start_m=0.0))
+    )
+    env.reset()
+    x, y, _ = env.state.ee_pos[0].tolist()
+    total, first = 0.0, None
+    for height in (0.02, 0.05, 0.05, 0.05, 0.08):
+        place_object(env, (x, y, height))
+        reward = float(env.step(torch.tensor([[0.0, 0.0, 0.0, -1.0]])).reward)
+        first = float(env.state.rule.progress(env.state)) if first is None else first
+        total += reward
+    assert total == pytest.approx(float(env.state.rule.progress(env.state)) - first, abs=1e-6)
 
 
 def test_what_counts_as_placed_pushed_and_inserted():

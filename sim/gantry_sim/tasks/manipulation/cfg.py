@@ -163,7 +163,8 @@ class ArmCfg:
     episode_s: float = 5.0
     """Length of an episode."""
     reward: str = "sparse"
-    """``sparse``: 1 in a step that succeeds, otherwise 0. ``dense``: the task's own, 0 to 1 in every step.
+    """``sparse``: 1 in a step that succeeds, otherwise 0. ``dense``: that, and the progress made in
+    every step, which is 1 in all.
     ``progress``: 1 for a success, and for a failure the more, the nearer its way came to those of the policy's own
     successes (:mod:`gantry_sim.envs.progress_env`)."""
     end_on_success: bool = True

@@ -42,7 +42,7 @@ def arm_env_cfg(cfg: ArmCfg, *, seed: int) -> GantryEnvCfg:
     }
     if cfg.end_on_success:
         terminations["success"] = TerminationTermCfg(func=terms.success)
-    reward = terms.dense_reward if cfg.reward == "dense" else terms.sparse_reward
+    reward = terms.DenseReward if cfg.reward == "dense" else terms.sparse_reward
     return GantryEnvCfg(
         seed=seed,
         decimation=cfg.decimation,

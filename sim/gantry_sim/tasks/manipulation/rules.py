@@ -138,7 +138,7 @@ class Rule:
         raise NotImplementedError
 
     def progress(self, state: RuleState) -> Tensor:
-        """(N,), 0 to 1, for the dense reward."""
+        """(N,), 0 to 1, of which the dense reward is the change."""
         raise NotImplementedError
 
     def lost(self, state: RuleState) -> Tensor:

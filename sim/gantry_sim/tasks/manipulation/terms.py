@@ -102,10 +102,32 @@ def sparse_reward(env: GantryEnv) -> Tensor:
     return success(env).to(torch.float32)
 
 
-def dense_reward(env: GantryEnv) -> Tensor:
-    """(N,), the task's progress, and 1 where it is done."""
-    state = ArmState.of(env)
-    return torch.where(state.rule.success(state), 1.0, state.rule.progress(state))
+class DenseReward:
+    """1 where the task is done, and the change of its progress, which ends at 1 where it is done and at 0 where it is
+    lost: shaping by a potential (Ng, Harada and Russell, ICML 1999).
+
+    Progress itself as the reward would make waiting just before the end worth more than the end of the episode.
+    """
+
+    def __init__(self, cfg: object, env: GantryEnv) -> None:
+        del cfg
+        self._before = torch.zeros(env.num_envs, device=env.device)
+        self._started = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+
+    def __call__(self, env: GantryEnv) -> Tensor:
+        """(N,), of the step just taken; without the change of progress in an episode's first step."""
+        state = ArmState.of(env)
+        done = state.rule.success(state)
+        progress = state.rule.progress(state) * ~state.rule.lost(state)
+        progress = torch.where(done, torch.ones_like(progress), progress)
+        change = torch.where(self._started, progress - self._before, torch.zeros_like(progress))
+        self._before = progress
+        self._started[:] = True
+        return change + done
+
+    def reset(self, env_ids: Tensor | slice | None = None) -> None:
+        """Forget the progress of the episodes that ended in environments, indices (k,)."""
+        self._started[slice(None) if env_ids is None else env_ids] = False
 
 
 def success(env: GantryEnv) -> Tensor:
