@@ -76,7 +76,7 @@ def _trained(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
         else:
             command += [args.task, "--preset", method.preset, "--seed", str(seed), "--run-dir", str(run)]
             command += ["--demos", str(rollouts(args, seed))] if method.offline else ["--steps", str(args.steps)]
-            for change in method.changes:
+            for change in (*method.changes, *args.set):
                 command += ["--set", change]
             if method.needs:
                 command += [f"--{method.needs}", str(args.teacher)]
@@ -185,6 +185,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=600_000, help="samples of every method")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="changes to every method's preset")
     parser.add_argument("--episodes", type=int, default=200, help="held-out episodes at the end")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
