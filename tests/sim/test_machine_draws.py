@@ -160,6 +160,13 @@ def test_differences_grow_by_stages():
 def test_delays_beyond_a_control_step_are_refused():
     with pytest.raises(GantryError, match=r"command_delay_s is \[0.0, 0.03\], expected 0 to 0.02 s"):
         state(command_delay_s=(0.0, 0.03))
+    for stages, said in ((((10, 0.5), (5, 1.0)), r"control steps \[10, 5\]"), (((0, 1.5),), "share 1.5 at step 0")):
+        with pytest.raises(GantryError, match=said):
+            replace(small(WIDE), machine_stages=stages)
+    with pytest.raises(GantryError, match="no_load_speed_share is .*expected more than 0"):
+        MachineCfg(no_load_speed_share=(0.0, 1.0))
+    with pytest.raises(GantryError, match="corner_speed_share is .*expected 0 to less than 1"):
+        MachineCfg(corner_speed_share=(0.5, 1.0))
     with pytest.raises(GantryError, match="smaller number first"):
         MachineCfg(stiffness_share=(1.1, 0.9))
 

@@ -85,10 +85,26 @@ class VelocityCfg:
             low, high = getattr(self, name)
             if not low <= high:
                 raise ConfigError(f"env.{name} is [{low}, {high}], expected the smaller number first.")
+        for name in ("command_stages", "machine_stages"):
+            _check_stages(f"env.{name}", getattr(self, name))
         if not self.friction[0] > 0 or not self.resample_s[0] > 0:
             raise ConfigError(
                 f"env.friction {self.friction} and env.resample_s {self.resample_s} must be greater than zero."
             )
+
+
+def _check_stages(name: str, stages: tuple[tuple[int, float], ...]) -> None:
+    """Refuse stages that are out of order, or shares that are none.
+
+    Raises:
+        ConfigError: With what was found and what was expected.
+    """
+    steps = [step for step, _ in stages]
+    if steps != sorted(set(steps)) or any(step < 0 for step in steps):
+        raise ConfigError(f"{name} has the control steps {steps}, expected them from 0 on and in ascending order.")
+    for step, share in stages:
+        if not 0.0 <= share <= 1.0:
+            raise ConfigError(f"{name} has the share {share} at step {step}, expected 0 to 1.")
 
 
 REWARD_WEIGHTS: dict[str, float] = {
