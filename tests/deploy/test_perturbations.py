@@ -214,6 +214,7 @@ def test_a_parameter_that_never_varied_is_named_where_a_policy_may_notice():
         "viscous_friction_nm_s_rad": 0.09,
         "stiffness_share": 0.95,
         "corner_speed_rad_s": 20.0,
+        "no_load_speed_rad_s": 31.0,
         "encoder_offset_rad": -0.009,
     }
     assert beyond_training(machine({"FL_hip_joint": hip}, {"command_delay_s": 0.004}), CONTRACT, GO2) == []
@@ -222,18 +223,19 @@ def test_a_parameter_that_never_varied_is_named_where_a_policy_may_notice():
         "viscous_friction_nm_s_rad": 0.11,
         "stiffness_share": 0.85,
         "corner_speed_rad_s": 15.0,
+        "no_load_speed_rad_s": 31.0,
         "encoder_offset_rad": -0.02,
         "effort_limit_nm": 20.0,
     }
     lines = beyond_training(machine({"FL_hip_joint": more}, {"command_delay_s": 0.02}), CONTRACT, GO2)
     assert lines == [
-        "FL_hip_joint: coulomb_friction_nm 0.24 was not varied in training (0 there)",
-        "FL_hip_joint: viscous_friction_nm_s_rad 0.11 was not varied in training (0 there)",
-        "FL_hip_joint: stiffness_share 0.85 was not varied in training (1 there)",
-        "FL_hip_joint: corner_speed_rad_s 15 was not varied in training (no such limit there)",
-        "FL_hip_joint: encoder_offset_rad -0.02 was not varied in training (0 there)",
-        "FL_hip_joint: effort_limit_nm 20 was not varied in training (23.7 there)",
-        "command_delay_s 0.02 was not varied in training (0 there)",
+        "FL_hip_joint: coulomb_friction_nm 0.24 was not varied in training, says the contract (0 there)",
+        "FL_hip_joint: viscous_friction_nm_s_rad 0.11 was not varied in training, says the contract (0 there)",
+        "FL_hip_joint: stiffness_share 0.85 was not varied in training, says the contract (1 there)",
+        "FL_hip_joint: corner_speed_rad_s 15 was not varied in training, says the contract (no such limit there)",
+        "FL_hip_joint: encoder_offset_rad -0.02 was not varied in training, says the contract (0 there)",
+        "FL_hip_joint: effort_limit_nm 20 was not varied in training, says the contract (23.7 there)",
+        "command_delay_s 0.02 was not varied in training, says the contract (0 there)",
     ]
 
 

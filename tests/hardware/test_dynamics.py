@@ -56,6 +56,13 @@ def test_what_is_not_said_is_as_usual():
             "'command_delay_s' of robot 'go2' is -0.1, expected a number from 0 to 1",
         ),
         ("robot: go2\ncommand_delay_s: {value: 0.1, low: 0.2, high: 0.3}", "interval 0.2 to 0.3 does not hold"),
+        ("robot: go2\ncommand_delay_s: {value: 0.1, low: 0.2}", "interval 0.2 to 1 does not hold"),
+        ("", "the file is empty"),
+        ("robot: go2\njoints: {FL_calf_joint: {corner_speed_rad_s: 5}}", "means nothing without 'no_load_speed_rad_s'"),
+        (
+            "robot: go2\njoints: {FL_calf_joint: {corner_speed_rad_s: 20, no_load_speed_rad_s: 10}}",
+            "'corner_speed_rad_s' of joint 'FL_calf_joint' of 'go2' is 20, expected less than",
+        ),
         ("robot: go2\ncommand_delay_s: {low: 0.2}", "lacks its value"),
         ("robot: go2\ncommand_delay_s: quick", "expected a number"),
         ("joints: {}", "expected the name of a robot"),

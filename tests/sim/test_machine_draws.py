@@ -163,10 +163,19 @@ def test_delays_beyond_a_control_step_are_refused():
     for stages, said in ((((10, 0.5), (5, 1.0)), r"control steps \[10, 5\]"), (((0, 1.5),), "share 1.5 at step 0")):
         with pytest.raises(GantryError, match=said):
             replace(small(WIDE), machine_stages=stages)
-    with pytest.raises(GantryError, match="no_load_speed_share is .*expected more than 0"):
+    with pytest.raises(GantryError, match=r"no_load_speed_share is .*expected more than 0"):
         MachineCfg(no_load_speed_share=(0.0, 1.0))
-    with pytest.raises(GantryError, match="corner_speed_share is .*expected 0 to less than 1"):
+    with pytest.raises(GantryError, match=r"corner_speed_share is .*expected 0 to less than 1"):
         MachineCfg(corner_speed_share=(0.5, 1.0))
+    for name in ("strength_share", "armature_share", "damping_share"):
+        with pytest.raises(GantryError, match=rf"env.machine.{name} is \[-0.5, 1.0\], expected 0 or more"):
+            MachineCfg(**{name: (-0.5, 1.0)})
+    with pytest.raises(GantryError, match=r"strength_share is \[0.0, 1.0\], expected more than 0"):
+        MachineCfg(strength_share=(0.0, 1.0))
+    with pytest.raises(GantryError, match=r"env.randomize.armature_share is \[-1.0, 1.0\], expected more than 0"):
+        RandomizeCfg(armature_share=(-1.0, 1.0))
+    with pytest.raises(GantryError, match=r"env.machine.sensor_delay_s is \[0.0, 0.03\], expected 0 to 0.02 s"):
+        replace(small(WIDE), machine=MachineCfg(sensor_delay_s=(0.0, 0.03)))
     with pytest.raises(GantryError, match="smaller number first"):
         MachineCfg(stiffness_share=(1.1, 0.9))
 
@@ -176,9 +185,15 @@ def identified(low, high):
     return RobotDynamics("go2", {"FL_calf_joint": friction}, {"command_delay_s": Estimate(0.01, 0.008, 0.012)})
 
 
+def everywhere(spec, **found):
+    return RobotDynamics(spec.name, {joint: found for joint in spec.joint_names})
+
+
 def test_training_draws_around_an_identified_machine():
-    cfg = WIDE.around(identified(0.4, 0.8), GO2)
+    cfg = WIDE.around(everywhere(GO2, coulomb_friction_nm=Estimate(0.6, 0.4, 0.8)), GO2)
     assert cfg.coulomb_friction_nm == pytest.approx((0.3, 0.9))
+    cfg = replace(WIDE, coulomb_friction_nm=(0.5, 1.0)).around(identified(0.4, 0.8), GO2)
+    assert cfg.coulomb_friction_nm == pytest.approx((0.3, 1.0)), "of one joint: the others are drawn as before"
     assert cfg.command_delay_s == pytest.approx((0.007, 0.013))
     assert cfg.viscous_friction_nm_s_rad == WIDE.viscous_friction_nm_s_rad
     motor = {
@@ -186,10 +201,14 @@ def test_training_draws_around_an_identified_machine():
         "corner_speed_rad_s": Estimate(7.85),
         "effort_limit_nm": Estimate(45.43),
     }
-    cfg = WIDE.around(RobotDynamics("go2", {"FL_calf_joint": motor}), GO2)
+    cfg = replace(WIDE, no_load_speed_share=None).around(RobotDynamics("go2", {"FL_calf_joint": motor}), GO2)
     assert cfg.no_load_speed_share == pytest.approx((0.85, 1.15))
     assert cfg.corner_speed_share == pytest.approx((0.5, 0.5))
-    assert cfg.strength_share == pytest.approx((1.0, 1.0))
+    assert cfg.strength_share == (0.85, 1.15), "within the range of before"
+    speeds = {"imu_roll_rad": Estimate(0.08), "imu_pitch_rad": Estimate(0.01), "imu_delay_s": Estimate(0.015)}
+    cfg = WIDE.around(RobotDynamics("go2", whole=speeds), GO2)
+    assert cfg.imu_tilt_rad == pytest.approx((-0.03, 0.08)), "one range for all axes, and nothing is said of yaw"
+    assert cfg.sensor_delay_s == pytest.approx((0.015, 0.015))
     env = FLAT_GO2.around_machine(cpu_flat("go2").env, identified(0.0, 0.8))
     assert env.machine.coulomb_friction_nm == pytest.approx((0.0, 1.0))
     joint = {"damping_share": Estimate(1.0, 0.8, 1.2), "encoder_offset_rad": Estimate(0.01, 0.0, 0.02)}
@@ -197,7 +216,9 @@ def test_training_draws_around_an_identified_machine():
     arm = RandomizeCfg().around(RobotDynamics("yam", {"joint1": joint | limit}), YAM)
     assert arm.damping == pytest.approx((0.7, 1.3))
     assert arm.encoder_offset_rad == pytest.approx((-0.005, 0.025))
-    assert arm.strength_share == pytest.approx((0.9, 0.9))
+    assert arm.strength_share == pytest.approx((0.9, 1.0)), "of one joint alone"
+    arm = RandomizeCfg().around(everywhere(YAM, damping_share=Estimate(1.0, 0.95, 1.05)), YAM)
+    assert arm.damping == pytest.approx((0.925, 1.075))
     car = RobotDynamics("f1tenth_vesc", {"steering": {"gain": Estimate(0.9, 0.88, 0.92)}})
     assert CarRandomization.usual().around(car, "steering", "drive").steering_gain == pytest.approx((0.87, 0.93))
     with pytest.raises(GantryError, match="those of robot 'go2', this robot is 'yam'"):

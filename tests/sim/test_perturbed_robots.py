@@ -192,7 +192,7 @@ def test_a_machine_is_simulated_and_warned_of(tmp_path, capsys, monkeypatch):
     folder, path = str(still_bundle(tmp_path / "bundle").path), tmp_path / "machine.yaml"
     joints = {"FL_calf_joint": {"coulomb_friction_nm": Estimate(1.4)}}
     save_dynamics(path, RobotDynamics("go2", joints, {"command_delay_s": Estimate(0.01)}))
-    warning = "warning: FL_calf_joint: coulomb_friction_nm 1.4 was not varied in training (0 there)"
+    warning = "warning: FL_calf_joint: coulomb_friction_nm 1.4 was not varied in training, says the contract (0 there)"
     check = ["check", folder, *SHORT, "--perturbations", "late", "--dynamics", str(path)]
     assert main(check) == 0
     assert warning in capsys.readouterr().out

@@ -38,7 +38,8 @@ def warn_beyond_training(path: str | None, contract: PolicyContract) -> list[str
     """
     if path is None:
         return []
-    lines = beyond_training(load_dynamics(path), contract, robot_spec(contract.robot))
+    spec = robot_spec(contract.robot)
+    lines = beyond_training(load_dynamics(path, spec), contract, spec)
     for line in lines:
         print(f"warning: {line}")
     if lines and not contract.trained_for:

@@ -93,7 +93,7 @@ def _line(
     if not _is_marked(name, value, usual, joint):
         return []
     there = "no such limit" if name in SPEED_LIMITS else f"{usual:.4g}"
-    return [f"{where}{name} {value:.4g} was not varied in training ({there} there)"]
+    return [f"{where}{name} {value:.4g} was not varied in training, says the contract ({there} there)"]
 
 
 def _is_marked(name: str, value: float, usual: float, joint: JointSpec | None) -> bool:

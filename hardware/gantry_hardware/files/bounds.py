@@ -48,6 +48,34 @@ def finite(name: str, value: Any, low: float, high: float, error: type[GantryErr
     return float(value)
 
 
+def ordered(
+    name: str,
+    pair: tuple[float, float],
+    least: float | None = None,
+    above: float | None = None,
+    error: type[GantryError] = GantryError,
+) -> None:
+    """Refuse a range with the larger number first, or one that reaches too low.
+
+    Args:
+        name: What the range is called where it was set, for the message.
+        pair: Its least and largest number.
+        least: Smallest number that is accepted; None for any.
+        above: Number that all must be greater than; None for none.
+        error: Class of the error to raise.
+
+    Raises:
+        GantryError: Of class ``error``, with name, range and what was expected.
+    """
+    low, high = pair
+    if not low <= high:
+        raise error(f"{name} is {[low, high]}, expected the smaller number first.")
+    if least is not None and not low >= least:
+        raise error(f"{name} is {[low, high]}, expected {least:g} or more.")
+    if above is not None and not low > above:
+        raise error(f"{name} is {[low, high]}, expected more than {above:g}.")
+
+
 def whole(name: str, value: Any, low: int, high: int, error: type[GantryError] = GantryError) -> int:
     """The value as an int, if it is a whole number from ``low`` to ``high``; see :func:`finite`.
 

@@ -89,9 +89,8 @@ class Estimate:
 
     def plain(self) -> Any:
         """A number, or an object with the interval, as files have it."""
-        if self.low is None or self.high is None:
-            return self.value
-        return {"value": self.value, "low": self.low, "high": self.high}
+        ends = {name: end for name, end in (("low", self.low), ("high", self.high)) if end is not None}
+        return {"value": self.value, **ends} if ends else self.value
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,10 @@ class RobotDynamics:
 
     def __post_init__(self) -> None:
         for joint, found in self.joints.items():
+            where = f"joint '{joint}' of '{self.robot}'"
             for name, estimate in found.items():
-                _check(f"joint '{joint}' of '{self.robot}'", name, JOINT, estimate)
+                _check(where, name, JOINT, estimate)
+            _check_curve(where, found)
         for name, estimate in self.whole.items():
             _check(f"robot '{self.robot}'", name, ROBOT, estimate)
 
@@ -188,16 +189,27 @@ class RobotDynamics:
         bounds = PARAMETERS[name].bounds
         return max(bounds.low, low - more), min(bounds.high, high + more)
 
-    def share_of(self, name: str, spec: RobotSpec, usual: str = "") -> tuple[float, float] | None:
-        """Range of shares that a training should cover for this machine, see :meth:`range_of`.
+    def training_range(
+        self, name: str, spec: RobotSpec, before: tuple[float, float] | None, share_of: str = ""
+    ) -> tuple[float, float] | None:
+        """Range of all joints of which some or all were identified, see :meth:`range_of`: what is said of all of them
+        replaces the range before, what is said of some widens it.
 
         Args:
-            name: Parameter of joints.
+            name: Parameter.
             spec: The robot.
-            usual: Field of the joints' specs that it is a share of; the parameter's own name if not given.
+            before: The range before; None for that of a model.
+            share_of: Field of the joints' specs that the range is a share of; empty for the parameter's own unit.
+
+        Returns:
+            The range; None if nothing is said of it.
         """
-        values = spec.array(usual or name)
-        return self.range_of(name, relative_to={j: float(v) for j, v in zip(spec.joint_names, values, strict=True)})
+        usual = dict(zip(spec.joint_names, map(float, spec.array(share_of)), strict=True)) if share_of else None
+        found = self.range_of(name, relative_to=usual)
+        is_whole = name in self.whole or all(name in self.joints.get(joint, {}) for joint in spec.joint_names)
+        if found is None or before is None or is_whole:
+            return found
+        return min(before[0], found[0]), max(before[1], found[1])
 
     def has(self, name: str) -> bool:
         """Whether anything is said of a parameter."""
@@ -220,15 +232,22 @@ def usual_value(name: str, spec: RobotSpec, joint: str = "") -> float:
     return float(spec.array(usual)[spec.joint_index(joint)]) if isinstance(usual, str) else usual
 
 
-def load_dynamics(path: str | Path) -> RobotDynamics:
+def load_dynamics(path: str | Path, spec: RobotSpec | None = None) -> RobotDynamics:
     """Read a file of dynamics: ``robot``, ``source``, parameters of the whole robot, and ``joints``.
 
+    Args:
+        path: Of the file.
+        spec: Robot that it must be of; None for any.
+
     Raises:
-        YamlFileError: If it cannot be read or something in it is refused.
+        YamlFileError: If it cannot be read, something in it is refused, or it is another robot's.
     """
     data = read_yaml(path)
     try:
-        return _from_plain(data)
+        found = _from_plain(data)
+        if spec is not None:
+            found.check_robot(spec)
+        return found
     except GantryError as error:
         raise YamlFileError(path, str(error)) from error
 
@@ -245,7 +264,8 @@ def save_dynamics(path: str | Path, dynamics: RobotDynamics) -> None:
 
 def _from_plain(data: Any) -> RobotDynamics:
     if not isinstance(data, dict):
-        raise GantryError(f"found {plain_text(data)}, expected 'robot', 'joints' and parameters.")
+        what = "the file is empty" if data is None else f"found {plain_text(data)}"
+        raise GantryError(f"{what}, expected 'robot', 'joints' and parameters.")
     rest = dict(data)
     kind, source, joints = rest.pop("robot", None), rest.pop("source", ""), rest.pop("joints", None) or {}
     if not isinstance(kind, str) or not isinstance(source, str):
@@ -290,8 +310,23 @@ def _check(where: str, name: str, scope: str, estimate: Estimate) -> None:
     for value in (estimate.value, estimate.low, estimate.high):
         if value is not None:
             finite(f"'{name}' of {where}", value, *bounds)
-    if estimate.low is not None and estimate.high is not None and not estimate.low <= estimate.value <= estimate.high:
+    low = bounds.low if estimate.low is None else estimate.low
+    high = bounds.high if estimate.high is None else estimate.high
+    if not low <= estimate.value <= high:
         raise GantryError(
-            f"'{name}' of {where} is {estimate.value:g}, which its interval {estimate.low:g} to {estimate.high:g} does "
-            "not hold."
+            f"'{name}' of {where} is {estimate.value:g}, which its interval {low:g} to {high:g} does not hold."
+        )
+
+
+def _check_curve(where: str, found: Mapping[str, Estimate]) -> None:
+    """Refuse a corner speed that stands alone or is not below the speed without torque."""
+    corner, none_left = found.get("corner_speed_rad_s"), found.get("no_load_speed_rad_s")
+    if corner is None:
+        return
+    if none_left is None:
+        raise GantryError(f"'corner_speed_rad_s' of {where} means nothing without 'no_load_speed_rad_s'.")
+    if not corner.value < none_left.value:
+        raise GantryError(
+            f"'corner_speed_rad_s' of {where} is {corner.value:g}, expected less than 'no_load_speed_rad_s', which is "
+            f"{none_left.value:g}."
         )

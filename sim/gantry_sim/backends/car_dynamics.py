@@ -42,7 +42,7 @@ def car_chances(
         GantryError: If the file is refused, the dynamics are another robot's, or its drive has an offset.
     """
     if isinstance(dynamics, str):
-        dynamics = load_dynamics(dynamics) if dynamics else RobotDynamics(spec.name)
+        dynamics = load_dynamics(dynamics, spec) if dynamics else RobotDynamics(spec.name)
     dynamics.check_robot(spec)
     known: dict[str, float] = {}
     for (name, joint), field in FIELDS.items():

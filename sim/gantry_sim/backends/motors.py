@@ -140,7 +140,7 @@ class Machine:
         command_delay_s: float,
     ) -> None:
         if isinstance(dynamics, str):
-            dynamics = load_dynamics(dynamics) if dynamics else RobotDynamics(spec.name)
+            dynamics = load_dynamics(dynamics, spec) if dynamics else RobotDynamics(spec.name)
         self.motors = Motors(model, index, spec, dynamics)
         """Position loops."""
         self.imu = ImuMounting(dynamics)

@@ -179,7 +179,11 @@ def _described(args: argparse.Namespace) -> RunCfg:
     elif teacher is not None:
         preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
     if args.dynamics is not None:
-        preset = replace(preset, env=task.around_machine(preset.env, load_dynamics(args.dynamics)))
+        try:
+            env = task.around_machine(preset.env, load_dynamics(args.dynamics))
+        except GantryError as error:
+            raise GantryError(f"--dynamics {args.dynamics}: {error}") from error
+        preset = replace(preset, env=env)
     demos = args.demos
     if demos is None and args.base is not None:
         demos = read_run(args.base).demos  # those that the base was cloned from, of which it has a copy

@@ -90,7 +90,8 @@ class Demo:
         bundle, runner = check_static(lambda: load_bundle(self._policy.path), stages.append)
         config = result = None
         if self._scenario.dynamics:
-            machine, spec = load_dynamics(self._scenario.dynamics), robot_spec(bundle.contract.robot)
+            spec = robot_spec(bundle.contract.robot)
+            machine = load_dynamics(self._scenario.dynamics, spec)
             for line in beyond_training(machine, bundle.contract, spec):
                 self._display.say(f"  warning: {line}")
         if self._scenario.gate_episodes:

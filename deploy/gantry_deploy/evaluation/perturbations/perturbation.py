@@ -92,7 +92,7 @@ class Perturbation:
             found["noise"] = self.noise_share * float(options.get("noise", 0.0))
         if self._changes_dynamics:
             given = options.get("dynamics") or RobotDynamics(spec.name)
-            machine = load_dynamics(given) if isinstance(given, str) else given
+            machine = load_dynamics(given, spec) if isinstance(given, str) else given
             found["dynamics"] = self.dynamics(machine, spec, rng)
         return found
 

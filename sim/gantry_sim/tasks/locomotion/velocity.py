@@ -46,10 +46,7 @@ from gantry_sim.tasks.locomotion.terms import (
     ContractActionCfg,
     CriticObservation,
 )
-from gantry_sim.tasks.locomotion.velocity_cfg import REWARD_WEIGHTS, VelocityCfg
-
-RATE_HZ = 50.0
-"""Control rate of every velocity policy."""
+from gantry_sim.tasks.locomotion.velocity_cfg import RATE_HZ, REWARD_WEIGHTS, VelocityCfg
 
 
 def walking_body(cfg: VelocityCfg) -> LeggedRobotCfg:

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.files.bounds import ordered
 from gantry_hardware.files.structured import ConfigError
 from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
+
+RATE_HZ = 50.0
+"""Control rate of every velocity policy."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,8 @@ class VelocityCfg:
             if name not in REWARD_WEIGHTS:
                 raise UnknownNameError("reward term", name, REWARD_WEIGHTS)
         for name in ("lin_vel_x_m_s", "lin_vel_y_m_s", "yaw_rate_rad_s", "resample_s", "friction", "added_mass_kg"):
-            low, high = getattr(self, name)
-            if not low <= high:
-                raise ConfigError(f"env.{name} is [{low}, {high}], expected the smaller number first.")
+            ordered(f"env.{name}", getattr(self, name), error=ConfigError)
+        self.machine.require_within(1.0 / RATE_HZ)
         for name in ("command_stages", "machine_stages"):
             _check_stages(f"env.{name}", getattr(self, name))
         if not self.friction[0] > 0 or not self.resample_s[0] > 0:

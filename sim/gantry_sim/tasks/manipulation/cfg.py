@@ -8,6 +8,7 @@ from typing import Any
 from gantry_deploy.contract.parts import TrainedRange
 from gantry_deploy.contract.trained_range import ranges_of_joints
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.files.bounds import ordered
 from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
@@ -23,6 +24,10 @@ FRAMES = ("base", "start")
 in HIL-SERL, so that a policy does not learn where the table is. Places of objects are then those from the hand."""
 OBSERVERS = ("state", "camera")
 """Inputs of the policy: the object's place, or what its cameras show."""
+
+
+POSITIVE = ("mass", "friction", "stiffness", "damping", "armature_share", "strength_share")
+"""Ranges of :class:`RandomizeCfg` that are greater than zero."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,10 @@ class RandomizeCfg:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, tuple) and not value[0] <= value[1]:
-                raise ConfigError(f"env.randomize.{item.name} is {list(value)}, expected the smaller number first.")
+            if isinstance(value, tuple):
+                least = 0.0 if item.name.endswith("friction_nm") or item.name.endswith("nm_s_rad") else None
+                above = 0.0 if item.name in POSITIVE else None
+                ordered(f"env.randomize.{item.name}", value, least, above, ConfigError)
 
     def wide(self) -> RandomizeCfg:
         """The same places, on arms that differ in gains, friction and delay, with objects that differ more."""
@@ -121,9 +128,11 @@ class RandomizeCfg:
             "coulomb_friction_nm": "coulomb_friction_nm",
             "encoder_offset_rad": "encoder_offset_rad",
         }
-        changes: dict[str, Any] = {mine: dynamics.range_of(name) for mine, name in names.items()}
+        changes: dict[str, Any] = {
+            mine: dynamics.training_range(name, spec, getattr(self, mine)) for mine, name in names.items()
+        }
         for mine, name in (("armature_share", "armature_kg_m2"), ("strength_share", "effort_limit_nm")):
-            changes[mine] = dynamics.share_of(name, spec)
+            changes[mine] = dynamics.training_range(name, spec, getattr(self, mine), name)
         late = dynamics.value("command_delay_s") > 0.0 and self.late_share == 0.0
         changes["late_share"] = 0.5 if late else None
         return replace(self, **{mine: value for mine, value in changes.items() if value is not None})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from gantry_deploy.contract.parts import TrainedRange
 from gantry_deploy.contract.trained_range import ranges_of_joints
+from gantry_hardware.files.bounds import ordered
 from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
@@ -20,6 +21,7 @@ SAME = {
     "damping_share": "damping_share",
     "encoder_offset_rad": "encoder_offset_rad",
     "command_delay_s": "command_delay_s",
+    "sensor_delay_s": "imu_delay_s",
     "imu_tilt_rad": "imu_pitch_rad",
 }
 """Field -> parameter of :data:`gantry_hardware.model.dynamics.PARAMETERS` in the same unit, from which it is taken."""
@@ -29,6 +31,14 @@ SHARES = {
     "no_load_speed_share": ("no_load_speed_rad_s", "velocity_limit_rad_s"),
 }
 """Field -> parameter of a joint, and the field of the joint's spec that it is a share of."""
+
+
+SIGNED = ("encoder_offset_rad", "imu_tilt_rad")
+"""Fields that may be negative."""
+POSITIVE = ("armature_share", "stiffness_share", "damping_share", "strength_share", "no_load_speed_share")
+"""Fields that are greater than zero."""
+TILTS = ("imu_roll_rad", "imu_pitch_rad", "imu_yaw_rad")
+"""Parameters that one range of tilts covers."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +74,10 @@ class MachineCfg:
     """Share of the control steps in which the readings are those of the step before."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in self._ranges():
-            if not low <= high:
-                raise ConfigError(f"env.machine.{name} is {[low, high]}, expected the smaller number first.")
-        if self.no_load_speed_share is not None and not self.no_load_speed_share[0] > 0.0:
-            raise ConfigError(
-                f"env.machine.no_load_speed_share is {list(self.no_load_speed_share)}, expected more than 0."
-            )
+        for name, pair in self._ranges():
+            least = None if name in SIGNED else 0.0
+            above = 0.0 if name in POSITIVE else None
+            ordered(f"env.machine.{name}", pair, least, above, ConfigError)
         if not 0.0 <= self.corner_speed_share[0] <= self.corner_speed_share[1] < 1.0:
             raise ConfigError(
                 f"env.machine.corner_speed_share is {list(self.corner_speed_share)}, expected 0 to less than 1."
@@ -109,20 +116,26 @@ class MachineCfg:
     def around(self, dynamics: RobotDynamics, spec: RobotSpec) -> MachineCfg:
         """These ranges with those of an identified machine in their places, see :meth:`RobotDynamics.range_of`.
 
+        One range is for all joints, and one for all axes of the IMU: it grows by what is said of some of them, and is
+        replaced by what is said of all.
+
         Args:
             dynamics: Of the machine.
             spec: The robot, of which shares are taken.
         """
-        found = {mine: dynamics.range_of(name) for mine, name in SAME.items()}
-        found |= {mine: dynamics.share_of(name, spec, usual) for mine, (name, usual) in SHARES.items()}
-        speed = {
-            name: joint["no_load_speed_rad_s"].value
-            for name, joint in dynamics.joints.items()
-            if "no_load_speed_rad_s" in joint
-        }
-        corner = dynamics.range_of("corner_speed_rad_s", tuple(speed), relative_to=speed) if speed else None
-        found["corner_speed_share"] = None if corner is None else (min(corner[0], 0.95), min(corner[1], 0.95))
-        return replace(self, **{mine: pair for mine, pair in found.items() if pair is not None})
+        changes = {mine: dynamics.training_range(name, spec, getattr(self, mine)) for mine, name in SAME.items()}
+        for mine, (name, usual) in SHARES.items():
+            changes[mine] = dynamics.training_range(name, spec, getattr(self, mine), usual)
+        tilts = [found for found in map(dynamics.range_of, TILTS) if found is not None]
+        if tilts:
+            tilts += [] if len(tilts) == len(TILTS) else [self.imu_tilt_rad]
+            changes["imu_tilt_rad"] = min(low for low, _ in tilts), max(high for _, high in tilts)
+        curves = {name: found for name, found in dynamics.joints.items() if "corner_speed_rad_s" in found}
+        speed = {name: found["no_load_speed_rad_s"].value for name, found in curves.items()}
+        corner = dynamics.range_of("corner_speed_rad_s", relative_to=speed)
+        if corner is not None:
+            changes["corner_speed_share"] = (min(corner[0], 0.95), min(corner[1], 0.95))
+        return replace(self, **{mine: pair for mine, pair in changes.items() if pair is not None})
 
     def scaled(self, share: float) -> MachineCfg:
         """The same differences at a share of their size: ranges drawn together towards a robot as its model, so that a
@@ -147,9 +160,8 @@ class MachineCfg:
             spec: The robot.
         """
         found = [TrainedRange(SAME[name], *pair) for name, pair in self._ranges() if name in SAME]
+        found = [item for item in found if item.name != "imu_delay_s" or item.upper > 0.0]
         found += [TrainedRange(name, *self.imu_tilt_rad) for name in ("imu_roll_rad", "imu_yaw_rad")]
-        if self.sensor_delay_s[1] > 0.0:
-            found.append(TrainedRange("imu_delay_s", *self.sensor_delay_s))
         for mine, (name, usual) in SHARES.items():
             share = getattr(self, mine)
             if share is not None and share != (1.0, 1.0):
@@ -158,6 +170,20 @@ class MachineCfg:
             share = tuple(a * b for a, b in zip(self.no_load_speed_share, self.corner_speed_share, strict=True))
             found += ranges_of_joints("corner_speed_rad_s", spec.array("velocity_limit_rad_s"), share, spec)
         return tuple(found)
+
+    def require_within(self, dt_s: float) -> None:
+        """Refuse delays that are longer than a control step.
+
+        Args:
+            dt_s: Control step.
+
+        Raises:
+            ConfigError: With the range and what was expected.
+        """
+        for name in ("command_delay_s", "sensor_delay_s"):
+            pair = getattr(self, name)
+            if pair[1] > dt_s + 1e-9:
+                raise ConfigError(f"env.machine.{name} is {list(pair)}, expected 0 to {dt_s:g} s.")
 
     @property
     def is_constant(self) -> bool:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.builder import Signals
-from gantry_hardware.files.structured import ConfigError
 from gantry_sim.tasks.locomotion.machine.motors import TorqueSpeed
 from gantry_sim.tasks.locomotion.machine.ranges import MachineCfg, Range
 
@@ -32,9 +31,7 @@ class MachineState:
         """Ranges that the next episodes draw from."""
         self._dt_s = dt_s
         self._count, self._joints, self._device = num_envs, joints, device
-        for name in ("command_delay_s", "sensor_delay_s"):
-            if not 0.0 <= getattr(cfg, name)[0] <= getattr(cfg, name)[1] <= dt_s + 1e-9:
-                raise ConfigError(f"env.machine.{name} is {list(getattr(cfg, name))}, expected 0 to {dt_s:g} s.")
+        cfg.require_within(dt_s)
         self.encoder_offset_rad = torch.zeros(num_envs, joints, device=device)
         """(N, n), reading of every encoder minus the true angle."""
         self.command_delay_s = torch.zeros(num_envs, 1, device=device)
