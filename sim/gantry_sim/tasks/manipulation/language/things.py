@@ -57,7 +57,7 @@ class Things:
 
     def refresh(self, qpos: Tensor, qvel: Tensor) -> None:
         """Read the simulation's positions (N, q) and velocities (N, v), m, m/s and quaternions."""
-        rows = torch.arange(len(qpos), device=qpos.device)
+        rows = torch.arange(qpos.shape[0], device=qpos.device)
         self.pose = qpos[:, self.qpos_ids]
         self.asked_pose = self.pose[rows, self.asked]
         self.asked_speed = qvel[:, self._speed_ids][rows, self.asked].norm(dim=-1)
