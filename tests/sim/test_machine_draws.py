@@ -144,6 +144,7 @@ def test_differences_grow_by_stages():
     model, joints = env.sim.model, env.robot.indexing.joint_v_adr
     env.reset()
     assert (model.dof_frictionloss[:, joints] == 0.0).all()
+    assert (model.dof_damping[:, joints] == env.sim.get_default_field("dof_damping")[joints]).all()
     assert (model.dof_armature[:, joints] == env.sim.get_default_field("dof_armature")[joints]).all()
     assert float(env.task_state.machine.command_delay_s.max()) == 0.0
     found = []

@@ -50,9 +50,9 @@ class Draws:
         """(k,) numbers in [-half_width, half_width)."""
         return self.uniform(-half_width, half_width)
 
-    def each(self, columns: int, low: float, high: float) -> Tensor:
-        """(k, columns) numbers in [low, high), which take none of those of :meth:`uniform`."""
-        rows = [np.random.default_rng((*key, DRAWS, columns)).random(columns) for key in self._keys]
+    def each(self, stream: int, columns: int, low: float, high: float) -> Tensor:
+        """(k, columns) numbers in [low, high), which take none of those of :meth:`uniform` or of another stream."""
+        rows = [np.random.default_rng((*key, DRAWS, stream)).random(columns) for key in self._keys]
         return low + (high - low) * torch.as_tensor(
             np.stack(rows), dtype=self._numbers.dtype, device=self._numbers.device
         )

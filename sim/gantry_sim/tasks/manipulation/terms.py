@@ -18,6 +18,8 @@ from gantry_sim.tasks.manipulation.draws import Draws
 from gantry_sim.tasks.manipulation.state import ArmState
 from gantry_sim.tasks.manipulation.workbench import PADS, TABLE_FRICTION
 
+ENCODERS, STRENGTH, ARMATURE = 1, 2, 3
+"""Streams of random draws of an episode."""
 ACTION = "arm"
 """Name of the action term."""
 
@@ -172,7 +174,7 @@ def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
     data.qpos[env_ids[:, None], state.qpos_ids] = joints
     chain, offset = state.gripper, state.cfg.randomize.encoder_offset_rad
     if offset != (0.0, 0.0):
-        state.encoder_offset[env_ids[:, None], torch.arange(chain)] = draws.each(chain, *offset)
+        state.encoder_offset[env_ids, :chain] = draws.each(ENCODERS, chain, *offset)
     state.start_joint_pos[env_ids] = joints + state.encoder_offset[env_ids]
     # The other finger mirrors the driven one.
     data.qpos[env_ids, _other_finger(env)] = -joints[:, state.gripper]
@@ -206,13 +208,13 @@ def _choose_physics(env: GantryEnv, env_ids: Tensor, draws: Draws, state: ArmSta
     stiffness, damping = draws.uniform(*chance.stiffness)[:, None], draws.uniform(*chance.damping)[:, None]
     joints = env.robot.indexing.joint_v_adr
     if chance.strength_share != (1.0, 1.0):
-        strength = draws.each(1, *chance.strength_share)
+        strength = draws.each(STRENGTH, 1, *chance.strength_share)
         stiffness, damping = stiffness * strength, damping * strength
         limits = sim.get_default_field("actuator_forcerange")
         sim.model.actuator_forcerange[env_ids] = limits * strength[..., None]
     if chance.armature_share != (1.0, 1.0):
         armature = sim.get_default_field("dof_armature")[joints]
-        sim.model.dof_armature[env_ids[:, None], joints] = armature * draws.each(2, *chance.armature_share)[:, :1]
+        sim.model.dof_armature[env_ids[:, None], joints] = armature * draws.each(ARMATURE, 1, *chance.armature_share)
     gain, bias = (sim.get_default_field(f"actuator_{kind}prm") for kind in ("gain", "bias"))
     sim.model.actuator_gainprm[env_ids, :, 0] = gain[:, 0] * stiffness
     sim.model.actuator_biasprm[env_ids, :, 1] = bias[:, 1] * stiffness

@@ -87,8 +87,9 @@ def draw_motors(
 
     n = len(joints)
     model.dof_armature[:, joints] = env.sim.get_default_field("dof_armature")[joints] * spread(cfg.armature_share, n)
-    if cfg.viscous_friction_nm_s_rad[1] > 0.0:
-        model.dof_damping[:, joints] = spread(cfg.viscous_friction_nm_s_rad, n)
+    viscous = cfg.viscous_friction_nm_s_rad
+    usual_damping = env.sim.get_default_field("dof_damping")[joints]  # Again, where a stage before had more.
+    model.dof_damping[:, joints] = spread(viscous, n) if viscous[1] > 0.0 else usual_damping
     if cfg.coulomb_friction_nm is not None:
         model.dof_frictionloss[:, joints] = spread(cfg.coulomb_friction_nm, n)
     motors, _ = motor_ids(env)
