@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 pytest.importorskip("cyclonedds")
 
 import gantry_fixtures
+from gantry_deploy.process.domains import free_domain
 from gantry_fixtures.unitree import patient_fake
 
 pytestmark = pytest.mark.slow
@@ -39,8 +39,8 @@ def sdk(tmp_path_factory):
 
 @pytest.fixture
 def ports(monkeypatch):
-    """Base of the DDS ports, for this process's children."""
-    base = random.randrange(20_000, 30_000, 500)
+    """Base of the DDS ports, for this process's children: those of a domain that no other test has."""
+    base = 7400 + 250 * free_domain()
     print("ports", base)
     monkeypatch.setenv("CYCLONEDDS_URI", f"<CycloneDDS><Domain id='any'>{port_settings(base)}</Domain></CycloneDDS>")
     return base
