@@ -20,7 +20,10 @@ from gantry_policies.off_policy.encoders import Summary
 
 
 class ChunkMlp(nn.Module):
-    """The whole chunk from one hidden state; of images, a few numbers, and of words their mean.
+    """The whole chunk from one hidden state; of images, a few numbers.
+
+    Words scale and shift every layer (FiLM, arXiv 1709.07871): which of several things they name is a product of words
+    and places, and side by side with the places they need ten times the demonstrations.
 
     Args:
         obs_shapes: Shape of one observation, by key.
@@ -45,25 +48,29 @@ class ChunkMlp(nn.Module):
             if cfg.vocabulary
             else None
         )
-        seen = numbers_of(obs_shapes, cfg) + (cfg.width if self.words else 0)
-        sizes = [seen + (cfg.image_size if self.summary else 0), *cfg.hidden]
-        layers: list[nn.Module] = []
+        sizes = [numbers_of(obs_shapes, cfg) + (cfg.image_size if self.summary else 0), *cfg.hidden]
+        self.layers, self.norms, self.scales = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for before, after in pairwise(sizes):
-            layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.ReLU(), nn.Dropout(cfg.dropout)]
-        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], steps * action_size))
+            self.layers.append(nn.Linear(before, after))
+            self.norms.append(nn.LayerNorm(after))
+            if self.words is not None:
+                self.scales.append(nn.Linear(cfg.width, 2 * after))
+        self.dropout = nn.Dropout(cfg.dropout)
+        self.head = nn.Linear(sizes[-1], steps * action_size)
         self.shape = (steps, action_size)
 
     def forward(self, obs: Observation) -> Tensor:
         """``(B, T, n)`` of observations ``(B, ...)`` whose state is standardised."""
         numbers, words = split_words(obs[STATE], self.vocabulary)
-        parts = [numbers]
-        if self.words is not None:
-            assert words is not None
-            parts.append(self.words.summary(words))
-        if self.summary is not None:
-            parts.append(self.summary(self.image_encoder(obs)))
-        seen = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        return self.layers(seen).unflatten(1, self.shape)
+        hidden = numbers if self.summary is None else torch.cat((numbers, self.summary(self.image_encoder(obs))), dim=1)
+        said = None if self.words is None or words is None else self.words.summary(words)
+        for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            hidden = norm(layer(hidden))
+            if said is not None:
+                scale, shift = self.scales[index](said).chunk(2, dim=1)
+                hidden = hidden * (1.0 + scale) + shift
+            hidden = self.dropout(torch.relu(hidden))
+        return self.head(hidden).unflatten(1, self.shape)
 
 
 class ChunkTransformer(nn.Module):

@@ -279,6 +279,26 @@ def test_dense_rewards_of_an_episode_add_up_to_its_progress_and_success():
     assert total == pytest.approx(float(env.state.rule.progress(env.state)) - first, abs=1e-6)
 
 
+def test_a_hand_that_can_push_has_come_farther_than_one_in_front_or_over():
+    env = ArmStepEnv(replace(PUSH.usual_env(), num_envs=1))
+    env.reset()
+    rule, state, half = env.state.rule, env.state, env.state.rule.half_m[0]
+
+    def progress(shift_x_m, away_m):
+        """Of a hand beside the cube, towards the goal if positive, and a goal ahead of the cube."""
+        state.refresh()
+        x, y, z = state.ee_pos[0].tolist()
+        state.goal[0] = torch.tensor([x - shift_x_m + away_m, y, z])
+        place_object(env, (x - shift_x_m, y, z))
+        return float(rule.progress(state))
+
+    behind, over, ahead = (progress(shift, 0.1) for shift in (-half - 0.015, 0.0, half + 0.015))
+    assert behind > over > ahead
+    assert behind == pytest.approx(0.3 + 0.7 * (1.0 - np.tanh(0.1 / 0.2)), abs=1e-3)
+    nearer = progress(-half - 0.015, 0.05)
+    assert nearer - behind == pytest.approx(0.7 * (np.tanh(0.5) - np.tanh(0.25)), abs=1e-3)
+
+
 def test_what_counts_as_placed_pushed_and_inserted():
     place = ArmStepEnv(replace(PICK_PLACE.usual_env(), num_envs=1))
     place.reset()

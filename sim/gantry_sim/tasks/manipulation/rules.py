@@ -36,6 +36,8 @@ PLACE_RADIUS_M = 0.02
 """The cube is placed when it lies this close to the middle of the stand, let go, at rest."""
 INSERT_DEPTH_M = 0.025
 """The peg is in when its tip is this far below the edge of the hole."""
+PUSH_GAP_M = 0.015
+"""Distance from a cube's face to the end effector of a closed hand that is about to push it."""
 REACH_M = ((0.12, 0.58), (-0.34, 0.34))
 """An object outside these ranges along x and y is out of reach."""
 EDGE_M = 0.03
@@ -207,8 +209,15 @@ class Push(Rule):
         return (away < GOAL_RADIUS_M) & (state.object_pos[:, 2] < 1.5 * self.half_m[2])
 
     def progress(self, state: RuleState) -> Tensor:
-        """See :meth:`Rule.progress`: near the cube, and the cube near the goal."""
-        return 0.3 * _near(state.object_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.1)
+        """See :meth:`Rule.progress`: the hand behind the cube, and the cube near the goal.
+
+        The hand is drawn to the side from which it can push; near the cube's middle it would stay on the wrong side.
+        """
+        way = state.goal_from_object[:, :2]
+        way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+        behind_from_ee = state.object_from_ee.clone()
+        behind_from_ee[:, :2] -= (self.half_m[0] + PUSH_GAP_M) * way
+        return 0.3 * _near(behind_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.2)
 
 
 class PickPlace(Rule):
