@@ -68,6 +68,8 @@ class NetworkCfg:
     vocabulary: int = 0
     """Words of the instructions, which are the observation's last numbers; filled in from the task's contract. 0 for a
     policy that is told nothing in words."""
+    labels: int = 0
+    """Numbers of the labels that demonstrations have; filled in from them where ``label_weight`` counts."""
     word_layers: int = 1
     """Layers in which words attend to each other."""
     image_encoder: ImageEncoderCfg = field(default_factory=ImageEncoderCfg)
@@ -78,7 +80,7 @@ class NetworkCfg:
         if not self.hidden or min(self.hidden) < 1:
             raise GantryError(f"network.hidden is {list(self.hidden)}, expected widths of at least 1.")
         _at_least("network", self, 1, "image_size", "width", "heads", "encoder_layers", "decoder_layers", "feedforward")
-        _at_least("network", self, 0, "latent", "vocabulary", "word_layers")
+        _at_least("network", self, 0, "latent", "vocabulary", "labels", "word_layers")
         _at_least("network", self, 1, "flow_steps")
         if self.width % self.heads:
             raise GantryError(f"network.width is {self.width}, expected a multiple of network.heads {self.heads}.")
@@ -116,6 +118,10 @@ class BcCfg:
     """Standard deviation of the noise on states while learning, in units of a state's own standard deviation."""
     latent_weight: float = 10.0
     """Weight of the divergence of styles from a standard normal distribution, with ``network.latent``."""
+    label_weight: float = 0.0
+    """Weight of the squared error of labels, ``observation.environment_state`` of a dataset, for example the places of
+    what an instruction names. They are foretold while learning alone, so that an encoder comes to see what they tell;
+    of no effect on demonstrations without them."""
     validation_share: float = 0.1
     """Share of episodes that are not learned from, to see how well others are foretold; 0 for none."""
     eval_every_steps: int = 0
@@ -134,7 +140,7 @@ class BcCfg:
         _at_least("learner", self, 1, "log_every_steps")
         _at_least("learner", self, 0, "warmup_steps", "eval_every_steps", "seed")
         _positive("learner", self, "learning_rate", "max_grad_norm")
-        for name in ("weight_decay", "state_noise", "latent_weight", "save_every_s"):
+        for name in ("weight_decay", "state_noise", "latent_weight", "label_weight", "save_every_s"):
             if not getattr(self, name) >= 0.0:
                 raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number >= 0.")
         if self.execute_steps > self.chunk_steps:

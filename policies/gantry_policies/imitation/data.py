@@ -28,6 +28,8 @@ class Chunks:
     """``(B, T, n)``: the actions from the frame on; after the episode's end its last one is repeated."""
     real: Tensor
     """``(B, T)`` bool: whether the step is one of the episode."""
+    labels: Tensor | None = None
+    """``(B, p)``: what demonstrations tell of the surroundings and the policy does not see; None without any."""
 
 
 class ChunkData:
@@ -37,21 +39,25 @@ class ChunkData:
         obs: ``(M, ...)`` by key, M frames of all episodes: ``state`` float32 and ``image/<camera>`` uint8 (C, H, W).
         action: ``(M, n)``.
         lengths: Frames of each episode.
+        labels: ``(M, p)``: what demonstrations tell of the surroundings and the policy does not see; None without any.
 
     Raises:
         GantryError: If the sizes contradict each other, there is no frame, or a number is not finite.
     """
 
-    def __init__(self, obs: Mapping[str, Tensor], action: Tensor, lengths: Sequence[int]) -> None:
-        frames = {**{key: len(value) for key, value in obs.items()}, "action": len(action)}
+    def __init__(
+        self, obs: Mapping[str, Tensor], action: Tensor, lengths: Sequence[int], labels: Tensor | None = None
+    ) -> None:
+        more = {} if labels is None else {"labels": labels}
+        frames = {key: len(value) for key, value in {**obs, "action": action, **more}.items()}
         if not lengths or min(lengths) < 1 or set(frames.values()) != {sum(lengths)}:
             raise GantryError(f"Episodes of {list(lengths)} frames hold {frames}, expected {sum(lengths)} of each.")
         if STATE not in obs:
             raise UnknownNameError("key of the observations", STATE, obs)
-        for name, numbers in ((STATE, obs[STATE]), ("action", action)):
+        for name, numbers in {STATE: obs[STATE], "action": action, **more}.items():
             if numbers.ndim != 2 or not bool(torch.isfinite(numbers).all()):
                 raise GantryError(f"'{name}' has shape {tuple(numbers.shape)}, expected finite numbers of (M, size).")
-        self.obs, self.action = dict(obs), action
+        self.obs, self.action, self.labels = dict(obs), action, labels
         self.lengths = list(lengths)
         """Frames of each episode."""
         counts = torch.tensor(self.lengths)
@@ -77,12 +83,14 @@ class ChunkData:
         wanted = frames[:, None] + torch.arange(steps, device=self.action.device)
         last = self._last[frames][:, None]
         obs = {key: value[frames] for key, value in self.obs.items()}
-        return Chunks(obs, self.action[torch.minimum(wanted, last)], wanted <= last)
+        labels = None if self.labels is None else self.labels[frames]
+        return Chunks(obs, self.action[torch.minimum(wanted, last)], wanted <= last, labels)
 
     def to(self, device: str) -> ChunkData:
         """The same elsewhere."""
+        obs = {key: value.to(device) for key, value in self.obs.items()}
         return ChunkData(
-            {key: value.to(device) for key, value in self.obs.items()}, self.action.to(device), self.lengths
+            obs, self.action.to(device), self.lengths, None if self.labels is None else self.labels.to(device)
         )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gantry_policies.common.batched_env import Observation
 from gantry_policies.imitation.config import NetworkCfg
-from gantry_policies.imitation.sight import SceneEncoder
+from gantry_policies.imitation.sight import Scene, SceneEncoder, label_head
 from gantry_policies.networks.language.token_layers import DecoderLayer, learned_positions
 
 FREQUENCIES = 16
@@ -48,6 +48,7 @@ class ChunkFlow(nn.Module):
         sizes = (cfg.width, cfg.heads, cfg.feedforward, cfg.dropout)
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(cfg.decoder_layers))
         self.last_norm = nn.LayerNorm(cfg.width)
+        self.label_head = label_head(cfg.width, cfg)
         self.register_buffer("noise", torch.randn(1, steps, action_size))
 
     @property
@@ -57,15 +58,16 @@ class ChunkFlow(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """``(B, T, n)``: the plan that the kept noise leads to, of observations ``(B, ...)`` by key."""
-        memory = self.scene(obs)
-        chunk = self.noise.expand(memory[0].shape[0], -1, -1)
+        scene = self.scene(obs)
+        chunk = self.noise.expand(scene.tokens.shape[0], -1, -1)
         for step in range(self.flow_steps):
             time = torch.full_like(chunk[:, 0, 0], step / self.flow_steps)
-            chunk = chunk + self.velocity(memory, chunk, time) / self.flow_steps
+            chunk = chunk + self.velocity(scene, chunk, time) / self.flow_steps
         return chunk
 
-    def error(self, obs: Observation, action: Tensor, real: Tensor) -> Tensor:
-        """Mean square of the velocity's error, over the real steps, at times and noises drawn anew.
+    def error(self, obs: Observation, action: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean square of the velocity's error, over the real steps, at times and noises drawn anew, and a summary
+        ``(B, d)`` of what is seen.
 
         Args:
             obs: ``(B, ...)`` by key, the state standardised.
@@ -76,22 +78,22 @@ class ChunkFlow(nn.Module):
         # More of the times near the noise, where it is decided which way a chunk goes (pi0, appendix B).
         time = 1.0 - torch.rand(len(action), device=action.device).pow(1.0 / 1.5)
         share = time[:, None, None]
-        velocity = self.velocity(self.scene(obs), (1.0 - share) * noise + share * action, time)
+        scene = self.scene(obs)
+        velocity = self.velocity(scene, (1.0 - share) * noise + share * action, time)
         counted = real[..., None].expand_as(action)
-        return ((velocity - (action - noise)).square() * counted).sum() / counted.sum()
+        return ((velocity - (action - noise)).square() * counted).sum() / counted.sum(), scene.summary
 
-    def velocity(self, memory: tuple[Tensor, Tensor, Tensor | None], chunk: Tensor, time: Tensor) -> Tensor:
+    def velocity(self, scene: Scene, chunk: Tensor, time: Tensor) -> Tensor:
         """``(B, T, n)``, per unit of time.
 
         Args:
-            memory: Tokens of what is seen, their positions and a mask, as :class:`SceneEncoder` gives them.
+            scene: Tokens of what is seen.
             chunk: ``(B, T, n)``, on the way.
             time: ``(B,)``, 0 at the noise, 1 at the action.
         """
-        tokens, position, seen = memory
         steps = self.from_action(chunk) + self.from_time(_sines(time))[:, None]
         for layer in self.decoder:
-            steps = layer(steps, self.query, tokens, position, seen)
+            steps = layer(steps, self.query, scene.tokens, scene.position, scene.seen)
         return self.head(self.last_norm(steps))
 
 

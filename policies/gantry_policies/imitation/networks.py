@@ -13,7 +13,7 @@ from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.image_encoder import ImageEncoder
-from gantry_policies.imitation.sight import SceneEncoder, numbers_of
+from gantry_policies.imitation.sight import SceneEncoder, label_head, numbers_of
 from gantry_policies.networks.language.token_layers import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.networks.language.words import WordEncoder, split_words
 from gantry_policies.off_policy.encoders import Summary
@@ -57,10 +57,15 @@ class ChunkMlp(nn.Module):
                 self.scales.append(nn.Linear(cfg.width, 2 * after))
         self.dropout = nn.Dropout(cfg.dropout)
         self.head = nn.Linear(sizes[-1], steps * action_size)
+        self.label_head = label_head(sizes[-1], cfg)
         self.shape = (steps, action_size)
 
     def forward(self, obs: Observation) -> Tensor:
         """``(B, T, n)`` of observations ``(B, ...)`` whose state is standardised."""
+        return self.planned(obs)[0]
+
+    def planned(self, obs: Observation) -> tuple[Tensor, Tensor]:
+        """The plan ``(B, T, n)``, and a summary of what is seen, ``(B, hidden)``."""
         numbers, words = split_words(obs[STATE], self.vocabulary)
         hidden = numbers if self.summary is None else torch.cat((numbers, self.summary(self.image_encoder(obs))), dim=1)
         said = None if self.words is None or words is None else self.words.summary(words)
@@ -70,7 +75,7 @@ class ChunkMlp(nn.Module):
                 scale, shift = self.scales[index](said).chunk(2, dim=1)
                 hidden = hidden * (1.0 + scale) + shift
             hidden = self.dropout(torch.relu(hidden))
-        return self.head(hidden).unflatten(1, self.shape)
+        return self.head(hidden).unflatten(1, self.shape), hidden
 
 
 class ChunkTransformer(nn.Module):
@@ -94,6 +99,7 @@ class ChunkTransformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(cfg.decoder_layers))
         self.last_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, action_size)
+        self.label_head = label_head(width, cfg)
 
     @property
     def image_encoder(self) -> nn.Module:
@@ -107,12 +113,16 @@ class ChunkTransformer(nn.Module):
             obs: ``(B, ...)`` by key, the state standardised.
             latent: ``(B, latent)``: the style to act in; zero, the mean of all, if None.
         """
-        memory, position, seen = self.scene(obs, latent)
+        return self.planned(obs, latent)[0]
+
+    def planned(self, obs: Observation, latent: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The plan ``(B, T, n)``, and a summary of what is seen, ``(B, width)``; arguments as of :meth:`forward`."""
+        scene = self.scene(obs, latent)
         # Beginning at zeros, as DETR does, steps that see one token alone could never be told apart.
-        steps = self.query.expand(memory.shape[0], -1, -1)
+        steps = self.query.expand(scene.tokens.shape[0], -1, -1)
         for layer in self.decoder:
-            steps = layer(steps, self.query, memory, position, seen)
-        return self.head(self.last_norm(steps))
+            steps = layer(steps, self.query, scene.tokens, scene.position, scene.seen)
+        return self.head(self.last_norm(steps)), scene.summary
 
 
 @dataclass(frozen=True)

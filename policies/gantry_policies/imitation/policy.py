@@ -47,6 +47,7 @@ class BcPolicy(nn.Module):
         self.action_size = action_size
         self.state_scaler = StateScaler(self.obs_shapes[STATE][0])
         self.action_scaler = StateScaler(action_size)
+        self.label_scaler = StateScaler(cfg.network.labels) if cfg.network.labels else None
         self.numbers = numbers_of(self.obs_shapes, cfg.network)
         """Numbers of a state that are standardised; word tokens follow them."""
         self.network = make_network(self.obs_shapes, action_size, cfg.chunk_steps, cfg.network)
@@ -66,6 +67,8 @@ class BcPolicy(nn.Module):
         self.state_scaler.fit(data.obs[STATE])
         self.state_scaler.mean[self.numbers :], self.state_scaler.std[self.numbers :] = 0.0, 1.0
         self.action_scaler.fit(data.action)
+        if self.label_scaler is not None and data.labels is not None:
+            self.label_scaler.fit(data.labels)
 
     def forward(self, obs: Observation) -> Tensor:
         """``(B, T, n)``: what to do next, in the actions' own units, within the limit.
@@ -83,22 +86,36 @@ class BcPolicy(nn.Module):
 
     def losses(self, chunks: Chunks) -> dict[str, Tensor]:
         """Scalars: ``l1``, the mean absolute error of real steps in units of the actions' standard deviations, of a
-        flow in evaluation mode alone; with styles also ``divergence``, in nats; and ``loss``, what is to be made small.
+        flow in evaluation mode alone; with styles ``divergence``, in nats; with labels ``labels``, their mean squared
+        error in units of their variances; and ``loss``, what is to be made small.
         """
         obs = {**chunks.obs, STATE: self.state_scaler(chunks.obs[STATE])}
-        action = self.action_scaler(chunks.action)
-        if isinstance(self.network, ChunkFlow):
+        losses, summary = self._action_losses(obs, self.action_scaler(chunks.action), chunks.real)
+        head, scaler = self.network.label_head, self.label_scaler
+        if self.training and head is not None and scaler is not None and chunks.labels is not None:
+            losses["labels"] = (head(summary) - scaler(chunks.labels)).square().mean()
+            losses["loss"] = losses["loss"] + self.cfg.label_weight * losses["labels"]
+        return losses
+
+    def _action_losses(self, obs: Observation, action: Tensor, real: Tensor) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Losses of standardised chunks ``(B, T, n)``, and a summary ``(B, w)`` of what is seen, None while it is not
+        needed."""
+        network = self.network
+        if isinstance(network, ChunkFlow):
             if self.training:
-                return {"loss": self.network.error(obs, action, chunks.real)}
-            error = masked_l1(self.network(obs), action, chunks.real)
-            return {"loss": error, "l1": error}
-        if not isinstance(self.network, ChunkTransformer) or self.network.style is None:
-            error = masked_l1(self.network(obs), action, chunks.real)
-            return {"loss": error, "l1": error}
-        style = self.network.style(obs[STATE], action, chunks.real)
-        error = masked_l1(self.network(obs, style.sample() if self.training else None), action, chunks.real)
-        divergence = style.divergence().mean()
-        return {"loss": error + self.cfg.latent_weight * divergence, "l1": error, "divergence": divergence}
+                error, summary = network.error(obs, action, real)
+                return {"loss": error}, summary
+            error = masked_l1(network(obs), action, real)
+            return {"loss": error, "l1": error}, None
+        if not isinstance(network, ChunkTransformer) or network.style is None:
+            planned, summary = network.planned(obs)
+            error = masked_l1(planned, action, real)
+            return {"loss": error, "l1": error}, summary
+        style = network.style(obs[STATE], action, real)
+        planned, summary = network.planned(obs, style.sample() if self.training else None)
+        error, divergence = masked_l1(planned, action, real), style.divergence().mean()
+        loss = error + self.cfg.latent_weight * divergence
+        return {"loss": loss, "l1": error, "divergence": divergence}, summary
 
 
 def masked_l1(planned: Tensor, action: Tensor, real: Tensor) -> Tensor:

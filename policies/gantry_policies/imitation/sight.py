@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,23 @@ from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.networks.language.token_layers import EncoderLayer, learned_positions
 from gantry_policies.networks.language.words import WordEncoder, split_words
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Tokens of everything that is seen."""
+
+    tokens: Tensor
+    """``(B, t, d)``."""
+    position: Tensor
+    """``(1, t, d)``, learned places of the tokens."""
+    seen: Tensor | None
+    """``(B, t)`` bool, tokens that may be attended to; None for all."""
+
+    @property
+    def summary(self) -> Tensor:
+        """``(B, d)``, the mean of the tokens."""
+        return self.tokens.mean(dim=1)
 
 
 class SceneEncoder(nn.Module):
@@ -43,8 +61,8 @@ class SceneEncoder(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(cfg.encoder_layers))
         self.memory_norm = nn.LayerNorm(width)
 
-    def forward(self, obs: Observation, latent: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens ``(B, t, d)``, their positions ``(1, t, d)``, and which may be attended to, ``(B, t)`` bool or None.
+    def forward(self, obs: Observation, latent: Tensor | None = None) -> Scene:
+        """Encode observations.
 
         Args:
             obs: ``(B, ...)`` by key, the state standardised.
@@ -66,7 +84,12 @@ class SceneEncoder(nn.Module):
         memory = torch.cat(tokens, dim=1)
         for layer in self.encoder:
             memory = layer(memory, self.position, seen)
-        return self.memory_norm(memory), self.position, seen
+        return Scene(self.memory_norm(memory), self.position, seen)
+
+
+def label_head(width: int, cfg: NetworkCfg) -> nn.Linear | None:
+    """Head that foretells the labels of demonstrations from ``(B, width)``, while learning alone; None without any."""
+    return nn.Linear(width, cfg.labels) if cfg.labels else None
 
 
 def numbers_of(obs_shapes: Mapping[str, tuple[int, ...]], cfg: NetworkCfg) -> int:

@@ -243,11 +243,12 @@ class CloningTrainer(Trainer):
             noise = torch.randn(state.shape, generator=self._noise, device=state.device)
             noise[:, self.policy.numbers :] = 0.0  # Words stay words.
             obs = {**obs, STATE: state + cfg.state_noise * self.policy.state_scaler.std * noise}
-        return Chunks(obs, chunks.action, chunks.real)
+        return Chunks(obs, chunks.action, chunks.real, chunks.labels)
 
     def _at_device(self, chunks: Chunks) -> Chunks:
         obs = {key: value.to(self._device) for key, value in chunks.obs.items()}
-        return Chunks(obs, chunks.action.to(self._device), chunks.real.to(self._device))
+        labels = None if chunks.labels is None else chunks.labels.to(self._device)
+        return Chunks(obs, chunks.action.to(self._device), chunks.real.to(self._device), labels)
 
     def _metrics(self) -> dict[str, float]:
         means = {name: total / self._summed for name, total in self._sums.items()}

@@ -95,6 +95,11 @@ class ArmStepEnv:
         """Instructions of the N running episodes in plain words; empty ones in a task that is told nothing in words."""
         return list(self.state.things.texts)
 
+    def labels(self) -> Tensor:
+        """(N, 3) place of the object to handle, or (N, 6), that and the place where it belongs, in the arm's base frame
+        [m]; in tasks that are told in words, of what the instruction names."""
+        return torch.cat((self.state.object_pos, self.state.goal), dim=-1)
+
     def reset(self) -> Observation:
         """Begin new episodes everywhere; returns their first observations, (N, ...) by key, scaled."""
         with torch_threads(1):

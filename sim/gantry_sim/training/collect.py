@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.dataset.checks.agreement import Expected, first_difference, require_agreement
-from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, IS_DEMO, REWARD, SUCCESS, TRUNCATED, Feature
+from gantry_deploy.dataset.features import (
+    ACTION,
+    DONE,
+    ENVIRONMENT_STATE,
+    IMAGES,
+    IS_DEMO,
+    REWARD,
+    SUCCESS,
+    TRUNCATED,
+    Feature,
+    vector,
+)
 from gantry_deploy.dataset.notes import CARD, NOTES, make_card, make_notes, read_notes
 from gantry_deploy.dataset.physical import (
     action_numbers,
@@ -99,6 +110,8 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
     contract = cfg.task.contract(cfg.env)
     features, fps = demo_features(contract), whole_rate(contract.rate_hz)
+    if labels := cfg.task.labels(cfg.env):
+        features[ENVIRONMENT_STATE] = vector([f"{name}.{axis}" for name in labels for axis in "xyz"], unit="m")
     require_same_recording(cfg, folder, contract)
     with torch_threads(1):
         beside = _beside(cfg, contract, features, fps)
@@ -182,11 +195,11 @@ def _record(
     lucky = np.zeros(count, dtype=bool)
     while shares.any():
         recorder.set_tasks(_texts(env, cfg.task.summary))
-        action = policy.act(obs)
+        action, known = policy.act(obs), _labels(env, cfg)
         step = env.step(action)
         ended, counts = (step.terminated | step.truncated).cpu().numpy(), shares > 0
         lucky |= step.success.cpu().numpy()
-        recorder.record_steps(frames(obs, action.cpu().numpy(), step, ended), ended, counts)
+        recorder.record_steps(frames(obs, action.cpu().numpy(), step, ended) | known, ended, counts)
         kept = ended & counts & (lucky | (not cfg.only_successes))
         shares[kept] -= 1
         done.tried += int((ended & counts).sum())
@@ -205,6 +218,11 @@ def _texts(env: BatchedEnv, otherwise: str) -> list[str]:
     """Instructions of the N running episodes; another text where nothing is told in words."""
     told = getattr(env, "texts", None)
     return [text or otherwise for text in (told() if told is not None else [""] * env.num_envs)]
+
+
+def _labels(env: Any, cfg: CollectCfg) -> dict[str, NDArray[Any]]:
+    """Column of what is known of the surroundings now; empty where the task tells nothing."""
+    return {ENVIRONMENT_STATE: env.labels().cpu().numpy()} if cfg.task.labels(cfg.env) else {}
 
 
 class _Frames:

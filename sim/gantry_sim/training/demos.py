@@ -22,7 +22,7 @@ from gantry_deploy.dataset.checks.agreement import (
     policy_numbers,
     require_agreement,
 )
-from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, SUCCESS
+from gantry_deploy.dataset.features import ACTION, DONE, ENVIRONMENT_STATE, IMAGES, REWARD, STATE, SUCCESS
 from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action, policy_observation
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.storage.checksums import require_checksums
@@ -59,6 +59,8 @@ class DemoSet:
     """Whether each ended for good, as success does; out of time otherwise."""
     succeeded: tuple[bool, ...]
     """Whether each succeeded."""
+    labels: Tensor | None = None
+    """``(M, p)``: what was known of the surroundings, which no policy sees; None if nothing was recorded."""
     described: dict[str, Any] | None = None
     """Task, robot, rate and numbers that they are of, by :meth:`Expected.described`; of a session those of its policy,
     under :data:`SESSION`; None if that is not known."""
@@ -92,7 +94,8 @@ class DemoSet:
         starts = np.cumsum([0, *self.lengths])
         rows = torch.cat([torch.arange(starts[i], starts[i + 1]) for i in chosen])
         obs = {key: value[rows] for key, value in self.obs.items()}
-        return ChunkData(obs, self.action[rows], [self.lengths[i] for i in chosen])
+        labels = None if self.labels is None else self.labels[rows]
+        return ChunkData(obs, self.action[rows], [self.lengths[i] for i in chosen], labels)
 
     def demos(self) -> list[Demo]:
         """All episodes, for learning by trying.
@@ -120,6 +123,8 @@ class DemoSet:
         arrays = {f"obs:{key}": value.numpy() for key, value in self.obs.items()}
         arrays |= {"action": self.action.numpy(), "reward": self.reward.numpy()}
         arrays |= {name: np.array(getattr(self, name)) for name in ("lengths", "terminated", "succeeded")}
+        if self.labels is not None:
+            arrays["labels"] = self.labels.numpy()
         if self.described is not None:
             arrays["described"] = np.array(json.dumps(self.described))
         path = folder / DEMOS_FILE
@@ -149,6 +154,7 @@ def load_demos(folder: Path) -> DemoSet | None:
             lengths=tuple(arrays["lengths"].tolist()),
             terminated=tuple(arrays["terminated"].tolist()),
             succeeded=tuple(arrays["succeeded"].tolist()),
+            labels=torch.from_numpy(arrays["labels"]) if "labels" in arrays else None,
             described=_described(arrays),
         )
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
@@ -252,8 +258,10 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
     agreement = require_agreement(data, expected)
     names = [name for name, _ in agreement.observation]
     keys = list(dict.fromkeys([*names, agreement.action[0]]))
-    optional = [key for key in (REWARD, SUCCESS) if key in data.features]
-    columns: dict[str, list[np.ndarray]] = {key: [] for key in (STATE, ACTION, REWARD, *expected.cameras)}
+    known = ENVIRONMENT_STATE if ENVIRONMENT_STATE in data.features and ENVIRONMENT_STATE not in keys else None
+    optional = [key for key in (REWARD, SUCCESS, known) if key is not None and key in data.features]
+    kinds = (STATE, ACTION, REWARD, ENVIRONMENT_STATE, *expected.cameras)
+    columns: dict[str, list[np.ndarray]] = {key: [] for key in kinds}
     terminated, succeeded = [], []
     for row in data.episodes:
         frames = data.frames(row.index, [*keys, *optional])
@@ -262,6 +270,8 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
         columns[STATE].append(_observation(expected, agreement, frames, row.index, folder))
         columns[ACTION].append(_action(expected, agreement, frames, row.index, folder))
         columns[REWARD].append(frames[REWARD].reshape(row.length, -1))
+        if known is not None:
+            columns[known].append(frames[known].reshape(row.length, -1))
         for name in expected.cameras:
             columns[name].append(data.images(row.index, IMAGES + name).transpose(0, 3, 1, 2))
         terminated.append(ended)
@@ -275,6 +285,7 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
         lengths=tuple(row.length for row in data.episodes),
         terminated=tuple(terminated),
         succeeded=tuple(succeeded),
+        labels=None if known is None else _numbers(columns[known]),
         described=expected.described(),
     )
 

@@ -21,7 +21,7 @@ from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
-from gantry_sim.tasks.manipulation.contract import arm_contract
+from gantry_sim.tasks.manipulation.contract import arm_contract, has_goal
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.experts import make_expert
 from gantry_sim.tasks.manipulation.language.shown import show_arm
@@ -157,6 +157,7 @@ def _task(info: TaskInfo) -> Task:
         seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera" if cameras else "state")),
         evaluate=evaluate_success,
         record=record_episodes,
+        labels=lambda cfg: ("object", "goal") if told or has_goal(cfg) else ("object",),
         around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics, robot_spec(cfg.robot))),
         models=("training",),
         scripted=ScriptedPolicy(ExpertPolicy, teaches=False, demonstrates=True),

@@ -20,7 +20,7 @@ from gantry_policies.imitation.trainer import CloningTrainer
 from gantry_sim.tasks.registry import Preset, Task
 from gantry_sim.training.algorithms.off_policy import ENVS, evaluation_env
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
-from gantry_sim.training.demos import demos_of
+from gantry_sim.training.demos import DemoSet, demos_of
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
 
@@ -55,6 +55,7 @@ def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
     demos = demos_of(run, folder)
     if demos is None:
         raise RunError(f"'{folder}' has no copy of its demonstrations; begin the run again.")
+    cfg = with_labels(cfg, demos)
     learned, others = split_episodes(len(demos.lengths), cfg.validation_share, cfg.seed)
     return CloningTrainer(
         demos.chunks(learned),
@@ -72,6 +73,12 @@ def with_words(cfg: BcCfg, run: RunCfg) -> BcCfg:
     """Settings of a network that reads the instructions of the run's task; the same where the task has none."""
     spec = run.task.contract(run.preset.env).instruction if run.task.has_contract else None
     return cfg if spec is None else replace(cfg, network=replace(cfg.network, vocabulary=len(spec.vocabulary)))
+
+
+def with_labels(cfg: BcCfg, demos: DemoSet) -> BcCfg:
+    """Settings of a network that foretells the labels of demonstrations, where they have any and they count."""
+    labels = demos.labels.shape[1] if demos.labels is not None and cfg.label_weight else 0
+    return replace(cfg, network=replace(cfg.network, labels=labels))
 
 
 def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:
