@@ -81,9 +81,11 @@ def usual(tmp_path_factory):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     place = tmp_path_factory.mktemp("usual")
-    bundle = tiny_bundle(place / "bundle", contract_for(SPEC))
-    assert export_leapp(bundle, place / "leapp") < 1e-5
-    torch.set_num_threads(before)
+    try:
+        bundle = tiny_bundle(place / "bundle", contract_for(SPEC))
+        assert export_leapp(bundle, place / "leapp") < 1e-5
+    finally:
+        torch.set_num_threads(before)
     return bundle, place / "leapp"
 
 
