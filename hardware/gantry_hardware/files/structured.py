@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ def from_plain(cls: type[T], data: Any, where: str, error: type[GantryError] = C
     for key in data:
         if key not in known:
             raise error(unknown_name_text(f"field in {where}", key, known))
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     values = {key: _convert(hints[key], value, f"{where}.{key}", error) for key, value in data.items()}
     try:
         return cls(**values)
@@ -95,7 +96,7 @@ class _Draft:
         """Change the field that the rest of a path leads to."""
         name = parts[0]
         self._require(name, path)
-        hint = get_type_hints(type(self._config))[name]
+        hint = _hints(type(self._config))[name]
         if len(parts) == 1:
             value = _parse(text)
             if hint is int and isinstance(value, float) and value.is_integer():
@@ -120,6 +121,12 @@ class _Draft:
             hint = f" Did you mean '{inside[0]}'?" if inside else ""
             where = f" (in '{path}')" if "." in path else ""
             raise ConfigError(f"{unknown_name_text('field', name, known)}{hint}{where}")
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Field to its type; finding them out takes most of the time of reading, so it is done once per class."""
+    return get_type_hints(cls)
 
 
 def _field_names(value: Any) -> list[str]:

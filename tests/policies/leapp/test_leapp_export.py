@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 import pytest
+import torch
 import yaml
 
 from gantry_deploy.contract.parts import ActionSpec, BalanceSpec
@@ -74,6 +75,20 @@ def folder_targets(folder, steps):
     return np.array(rows)
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """A bundle of the usual contract, and its LEAPP folder, which no test changes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    place = tmp_path_factory.mktemp("usual")
+    try:
+        bundle = tiny_bundle(place / "bundle", contract_for(SPEC))
+        assert export_leapp(bundle, place / "leapp") < 1e-5
+    finally:
+        torch.set_num_threads(before)
+    return bundle, place / "leapp"
+
+
 def runtime_targets(bundle, steps):
     runner = PolicyRunner(bundle, SPEC)
     return np.array([runner.step(state, command).target.pos_rad for state, command in steps])
@@ -130,10 +145,9 @@ def test_the_graph_gives_the_runtimes_targets(tmp_path, name, one_thread):
     assert np.ptp(expected, axis=0).max() > 0.05  # the targets move, so equal ones say something
 
 
-def test_the_way_out_and_back_gives_the_same_policy(tmp_path, one_thread):
-    bundle = tiny_bundle(tmp_path / "bundle", contract_for(SPEC))
-    export_leapp(bundle, tmp_path / "leapp")
-    found = import_leapp(tmp_path / "leapp", LeappSettings()).bundle
+def test_the_way_out_and_back_gives_the_same_policy(usual, tmp_path, one_thread):
+    bundle, folder = usual
+    found = import_leapp(folder, LeappSettings()).bundle
     contract = found.contract
     steps = drawn(12)
     assert np.abs(runtime_targets(found, steps) - runtime_targets(bundle, steps)).max() < 1e-5
@@ -145,11 +159,10 @@ def test_the_way_out_and_back_gives_the_same_policy(tmp_path, one_thread):
         export_leapp(found, tmp_path / "again")
 
 
-def test_the_clock_goes_on_past_its_end(tmp_path, one_thread):
+def test_the_clock_goes_on_past_its_end(usual, one_thread):
     """The step that flows back starts again after 1024 periods, as the runtime's time does."""
-    bundle = tiny_bundle(tmp_path / "bundle", contract_for(SPEC))
-    export_leapp(bundle, tmp_path / "leapp")
-    read = read_leapp(tmp_path / "leapp")
+    bundle, folder = usual
+    read = read_leapp(folder)
     network = Network(read.model_bytes, "graph", LeappError)
     last = 1024 * bundle.contract.rate_hz / bundle.contract.gait.frequency_hz - 1.0
     state, command = drawn(1)[0]
@@ -162,13 +175,12 @@ def test_the_clock_goes_on_past_its_end(tmp_path, one_thread):
     assert steps == [1.0, 0.0]
 
 
-def test_the_description_says_what_the_graph_has(tmp_path, one_thread):
-    bundle = tiny_bundle(tmp_path / "bundle", contract_for(SPEC))
-    export_leapp(bundle, tmp_path / "leapp")
-    (path,) = (tmp_path / "leapp").glob("*.yaml")
+def test_the_description_says_what_the_graph_has(usual, one_thread):
+    _, folder = usual
+    (path,) = folder.glob("*.yaml")
     told = yaml.safe_load(path.read_text())
     ((name, model),) = told["models"].items()
-    graph = onnx.load(tmp_path / "leapp" / model["parameters"]["model_path"]).graph
+    graph = onnx.load(folder / model["parameters"]["model_path"]).graph
     for key, tensors in (("inputs", graph.input), ("outputs", graph.output)):
         shapes = {item.name: [side.dim_value for side in item.type.tensor_type.shape.dim] for item in tensors}
         assert {item["name"]: item["shape"] for item in model[key]} == shapes
@@ -212,11 +224,10 @@ def test_a_folder_with_files_is_left_alone(tmp_path, one_thread):
     assert [path.name for path in (tmp_path / "leapp").iterdir()] == ["mine.txt"]
 
 
-def test_an_imported_policy_plans_nothing_between_steps(tmp_path, one_thread):
+def test_an_imported_policy_plans_nothing_between_steps(usual, one_thread):
     """Every step of an imported policy follows from the one before, so that two equal inputs give two answers."""
-    bundle = tiny_bundle(tmp_path / "bundle", contract_for(SPEC))
-    export_leapp(bundle, tmp_path / "leapp")
-    found = import_leapp(tmp_path / "leapp", LeappSettings()).bundle
+    _, folder = usual
+    found = import_leapp(folder, LeappSettings()).bundle
     policy, observation = open_policy(found), found.golden["observation"][:1]
     answers = [policy(observation).action for _ in range(4)]
     assert all(not np.array_equal(one, other) for one, other in pairwise(answers))
