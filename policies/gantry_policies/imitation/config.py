@@ -9,9 +9,9 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 NETWORKS = ("mlp", "transformer", "flow")
 """Networks: one hidden state for the whole chunk; one query per step that attends to what is seen (ACT); a chunk drawn
 by flow matching; its steps attend to what is seen."""
-IMAGE_ENCODERS = ("conv", "vit", "deep", "resnet18")
-"""Image encoders: two convolutions, those and a transformer block, four convolutions, or a residual network of 18
-layers."""
+IMAGE_ENCODERS = ("conv", "vit", "deep", "resnet18", "keypoints")
+"""Image encoders: two convolutions, those and a transformer block, four convolutions, a residual network of 18 layers,
+or three convolutions that words scale and shift, and the places in the image where they answer most."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class ImageEncoderCfg:
     """Channels of the last one, the numbers of a token; 512 in ``resnet18``, whatever is said here."""
     attention_heads: int = 4
     """Of the transformer block in ``vit``."""
+    keypoints: int = 24
+    """Places in the image that ``keypoints`` tells."""
     shift_pixels: int = 4
     """Largest random shift of images while learning; 0 for none."""
     learning_rate: float = 1e-3
@@ -33,7 +35,7 @@ class ImageEncoderCfg:
 
     def __post_init__(self) -> None:
         _known("network.image_encoder.kind", self.kind, IMAGE_ENCODERS)
-        _at_least("network.image_encoder", self, 1, "stem_width", "width", "attention_heads")
+        _at_least("network.image_encoder", self, 1, "stem_width", "width", "attention_heads", "keypoints")
         _at_least("network.image_encoder", self, 0, "shift_pixels")
         _positive("network.image_encoder", self, "learning_rate")
 

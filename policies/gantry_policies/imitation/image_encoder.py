@@ -24,25 +24,37 @@ class ImageEncoder(nn.Module):
     Args:
         obs_shapes: Shape of one observation, by key.
         cfg: Kind and sizes.
+        words: Numbers of the words' summary; 0 without instructions.
     """
 
-    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: ImageEncoderCfg) -> None:
+    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: ImageEncoderCfg, words: int = 0) -> None:
         super().__init__()
+        self.reads = words > 0 and cfg.kind == "keypoints"
+        """Whether words change what is seen."""
         self.keys = sorted(key for key in obs_shapes if key.startswith(IMAGE_PREFIX))
-        self.cameras = nn.ModuleList(_encoder(obs_shapes[key], cfg) for key in self.keys)
+        self.cameras = nn.ModuleList(_encoder(obs_shapes[key], cfg, words) for key in self.keys)
         with torch.no_grad():
-            sizes = [self._look(i, torch.zeros(1, *obs_shapes[key])).shape for i, key in enumerate(self.keys)]
+            sizes = [
+                self._look(i, torch.zeros(1, *obs_shapes[key]), torch.zeros(1, words)).shape
+                for i, key in enumerate(self.keys)
+            ]
         self.tokens: int = sum(size[1] for size in sizes)
         """t, 0 without cameras."""
         self.width: int = sizes[0][2] if sizes else 0
         """w."""
 
-    def forward(self, obs: Observation) -> Tensor:
-        """Tokens ``(B, t, w)`` of uint8 images ``(B, C, H, W)``; there must be a camera."""
-        return torch.cat([self._look(i, obs[key]) for i, key in enumerate(self.keys)], dim=1)
+    def forward(self, obs: Observation, said: Tensor | None = None) -> Tensor:
+        """Tokens ``(B, t, w)`` of uint8 images ``(B, C, H, W)``; there must be a camera.
 
-    def _look(self, camera: int, image: Tensor) -> Tensor:
-        return self.cameras[camera](image.float() / 255.0 - 0.5)
+        Args:
+            obs: By key.
+            said: ``(B, words)``, summary of the words; None without instructions.
+        """
+        return torch.cat([self._look(i, obs[key], said) for i, key in enumerate(self.keys)], dim=1)
+
+    def _look(self, camera: int, image: Tensor, said: Tensor | None) -> Tensor:
+        scaled = image.float() / 255.0 - 0.5
+        return self.cameras[camera](scaled, said) if self.reads else self.cameras[camera](scaled)
 
 
 class DeepTokens(nn.Module):
@@ -68,6 +80,49 @@ class DeepTokens(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """Tokens ``(B, t, w)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]."""
         return self.layers(image).flatten(2).transpose(1, 2)
+
+
+class Keypoints(nn.Module):
+    """Places in the image that convolutions answer to most (spatial softmax, arXiv 1504.00702), one token for all.
+
+    With instructions, words scale and shift what each convolution gives (FiLM, arXiv 1709.07871), so that the places
+    are those of what is named.
+    """
+
+    def __init__(self, channels: int, cfg: ImageEncoderCfg, words: int) -> None:
+        super().__init__()
+        sizes = ((cfg.stem_width, 8, 4), (cfg.width, 3, 2), (cfg.width, 3, 1))
+        self.convolutions, self.norms, self.scales = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for width, kernel, stride in sizes:
+            padding = 2 if stride == 4 else 1
+            self.convolutions.append(nn.Conv2d(channels, width, kernel, stride, padding, bias=False))
+            self.norms.append(nn.GroupNorm(max(1, width // 8), width))
+            if words:
+                self.scales.append(nn.Linear(words, 2 * width))
+            channels = width
+        self.heat = nn.Conv2d(channels, cfg.keypoints, kernel_size=1)
+
+    def forward(self, image: Tensor, said: Tensor | None = None) -> Tensor:
+        """Token ``(B, 1, 2 k)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]: k columns, then k rows, each from -1 to 1.
+
+        Args:
+            image: The image.
+            said: ``(B, words)``, summary of the words; None without instructions.
+        """
+        # The order of memory that convolutions are fastest in on a CPU.
+        hidden = image.contiguous(memory_format=torch.channels_last)
+        for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            hidden = norm(convolution(hidden))
+            if said is not None and len(self.scales):
+                scale, shift = self.scales[index](said)[..., None, None].chunk(2, dim=1)
+                hidden = hidden * (1.0 + scale) + shift
+            hidden = nn.functional.silu(hidden)
+        heat = self.heat(hidden)
+        rows, columns = heat.shape[2:]
+        share = heat.flatten(2).softmax(-1).unflatten(2, (rows, columns))
+        x = (share.sum(2) * torch.linspace(-1.0, 1.0, columns, device=heat.device)).sum(-1)
+        y = (share.sum(3) * torch.linspace(-1.0, 1.0, rows, device=heat.device)).sum(-1)
+        return torch.cat((x, y), dim=1)[:, None]
 
 
 class ResNetTokens(nn.Module):
@@ -114,7 +169,9 @@ class _Block(nn.Module):
         return torch.relu(self.layers(image) + self.around(image))
 
 
-def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg) -> nn.Module:
+def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg, words: int) -> nn.Module:
+    if cfg.kind == "keypoints":
+        return Keypoints(shape[0], cfg, words)
     if cfg.kind == "resnet18":
         return ResNetTokens(shape[0])
     if cfg.kind == "deep":

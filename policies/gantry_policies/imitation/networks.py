@@ -36,19 +36,24 @@ class ChunkMlp(nn.Module):
         self, obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, steps: int, cfg: NetworkCfg
     ) -> None:
         super().__init__()
-        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
-        self.summary = (
-            Summary(self.image_encoder.tokens, self.image_encoder.width, cfg.image_size)
-            if self.image_encoder.keys
-            else None
-        )
+        said = cfg.width if cfg.vocabulary else 0
+        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder, said)
+        seen = self.image_encoder.tokens * self.image_encoder.width
+        self.summary: nn.Module | None = None
+        if seen and cfg.image_encoder.kind == "keypoints":
+            self.summary = nn.Flatten()
+        elif seen:
+            seen, self.summary = (
+                cfg.image_size,
+                Summary(self.image_encoder.tokens, seen // self.image_encoder.tokens, cfg.image_size),
+            )
         self.vocabulary = cfg.vocabulary
         self.words = (
             WordEncoder(cfg.vocabulary, cfg.width, cfg.heads, cfg.feedforward, cfg.word_layers, cfg.dropout)
             if cfg.vocabulary
             else None
         )
-        sizes = [numbers_of(obs_shapes, cfg) + (cfg.image_size if self.summary else 0), *cfg.hidden]
+        sizes = [numbers_of(obs_shapes, cfg) + seen, *cfg.hidden]
         self.layers, self.norms, self.scales = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for before, after in pairwise(sizes):
             self.layers.append(nn.Linear(before, after))
@@ -57,7 +62,7 @@ class ChunkMlp(nn.Module):
                 self.scales.append(nn.Linear(cfg.width, 2 * after))
         self.dropout = nn.Dropout(cfg.dropout)
         self.head = nn.Linear(sizes[-1], steps * action_size)
-        self.label_head = label_head(sizes[-1], cfg)
+        self.label_head = label_head(seen + said or sizes[-1], cfg)
         self.shape = (steps, action_size)
 
     def forward(self, obs: Observation) -> Tensor:
@@ -65,17 +70,20 @@ class ChunkMlp(nn.Module):
         return self.planned(obs)[0]
 
     def planned(self, obs: Observation) -> tuple[Tensor, Tensor]:
-        """The plan ``(B, T, n)``, and a summary of what is seen, ``(B, hidden)``."""
+        """The plan ``(B, T, n)``, and a summary ``(B, w)`` of images and words, or of the numbers where there are
+        neither."""
         numbers, words = split_words(obs[STATE], self.vocabulary)
-        hidden = numbers if self.summary is None else torch.cat((numbers, self.summary(self.image_encoder(obs))), dim=1)
         said = None if self.words is None or words is None else self.words.summary(words)
+        seen = None if self.summary is None else self.summary(self.image_encoder(obs, said))
+        hidden = numbers if seen is None else torch.cat((numbers, seen), dim=1)
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             hidden = norm(layer(hidden))
             if said is not None:
                 scale, shift = self.scales[index](said).chunk(2, dim=1)
                 hidden = hidden * (1.0 + scale) + shift
             hidden = self.dropout(torch.relu(hidden))
-        return self.head(hidden).unflatten(1, self.shape), hidden
+        told = [part for part in (seen, said) if part is not None]
+        return self.head(hidden).unflatten(1, self.shape), torch.cat(told, dim=1) if told else hidden
 
 
 class ChunkTransformer(nn.Module):

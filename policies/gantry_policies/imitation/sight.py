@@ -13,7 +13,7 @@ from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.networks.language.token_layers import EncoderLayer, learned_positions
-from gantry_policies.networks.language.words import WordEncoder, split_words
+from gantry_policies.networks.language.words import WordEncoder, mean_of_words, split_words
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SceneEncoder(nn.Module):
         super().__init__()
         width, sizes = cfg.width, (cfg.width, cfg.heads, cfg.feedforward, cfg.dropout)
         self.vocabulary, self.latent = cfg.vocabulary, cfg.latent
-        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
+        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder, width if cfg.vocabulary else 0)
         self.words = (
             WordEncoder(cfg.vocabulary, width, cfg.heads, cfg.feedforward, cfg.word_layers, cfg.dropout)
             if cfg.vocabulary
@@ -73,12 +73,14 @@ class SceneEncoder(nn.Module):
         if self.from_latent is not None:
             style = numbers.new_zeros(numbers.shape[0], self.latent) if latent is None else latent
             tokens.append(self.from_latent(style)[:, None])
-        if self.from_images is not None:
-            tokens.append(self.from_images(self.image_encoder(obs)))
-        seen: Tensor | None = None
+        said, seen, spoken = None, None, None
         if self.words is not None:
             assert words is not None
             said, spoken = self.words(words)
+        if self.from_images is not None:
+            mean = None if said is None or spoken is None else mean_of_words(said, spoken)
+            tokens.append(self.from_images(self.image_encoder(obs, mean)))
+        if said is not None and spoken is not None:
             tokens.append(said)
             seen = torch.cat((spoken.new_ones(spoken.shape[0], self.others), spoken), dim=1)
         memory = torch.cat(tokens, dim=1)

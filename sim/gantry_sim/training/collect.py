@@ -110,7 +110,8 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
     contract = cfg.task.contract(cfg.env)
     features, fps = demo_features(contract), whole_rate(contract.rate_hz)
-    if labels := cfg.task.labels(cfg.env):
+    # A policy that sees things by numbers has them there already.
+    if ENVIRONMENT_STATE not in features and (labels := cfg.task.labels(cfg.env)):
         features[ENVIRONMENT_STATE] = vector([f"{name}.{axis}" for name in labels for axis in "xyz"], unit="m")
     require_same_recording(cfg, folder, contract)
     with torch_threads(1):
@@ -189,13 +190,13 @@ def _record(
     else:
         policy = cfg.make_policy(env)
     began = time.perf_counter()
-    frames = _Frames(contract, is_demo=cfg.make_policy is None)
+    frames = _Frames(contract, is_demo=cfg.make_policy is None, labels=bool(cfg.task.labels(cfg.env)))
     obs = env.reset()
     policy.reset()
     lucky = np.zeros(count, dtype=bool)
     while shares.any():
         recorder.set_tasks(_texts(env, cfg.task.summary))
-        action, known = policy.act(obs), _labels(env, cfg)
+        action, known = policy.act(obs), frames.labels(env)
         step = env.step(action)
         ended, counts = (step.terminated | step.truncated).cpu().numpy(), shares > 0
         lucky |= step.success.cpu().numpy()
@@ -220,22 +221,22 @@ def _texts(env: BatchedEnv, otherwise: str) -> list[str]:
     return [text or otherwise for text in (told() if told is not None else [""] * env.num_envs)]
 
 
-def _labels(env: Any, cfg: CollectCfg) -> dict[str, NDArray[Any]]:
-    """Column of what is known of the surroundings now; empty where the task tells nothing."""
-    return {ENVIRONMENT_STATE: env.labels().cpu().numpy()} if cfg.task.labels(cfg.env) else {}
-
-
 class _Frames:
     """Turns steps of all environments into frames of physical values.
 
     Args:
         contract: Of the task's policies.
         is_demo: Whether they are demonstrated.
+        labels: Whether the environments tell places that a policy of cameras has to find.
     """
 
-    def __init__(self, contract: PolicyContract, is_demo: bool) -> None:
-        self._is_demo = is_demo
+    def __init__(self, contract: PolicyContract, is_demo: bool, labels: bool) -> None:
+        self._is_demo, self._labels = is_demo, labels and ENVIRONMENT_STATE not in demo_features(contract)
         self._observation, self._action = observation_numbers(contract), action_numbers(contract)
+
+    def labels(self, env: Any) -> dict[str, NDArray[Any]]:
+        """Feature of the places that the environments tell now, (N, 3 k) in m; empty where the policy sees them."""
+        return {ENVIRONMENT_STATE: env.labels().cpu().numpy()} if self._labels else {}
 
     def __call__(
         self, obs: Observation, action: NDArray[np.float32], step: EnvStep, ended: NDArray[np.bool_]

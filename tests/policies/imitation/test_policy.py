@@ -103,10 +103,10 @@ def test_steps_are_told_apart_where_nothing_is_seen_but_a_state():
     assert policy.losses(chunks)["l1"] < 0.1
 
 
-@pytest.mark.parametrize("kind", ["conv", "vit", "deep", "resnet18"])
+@pytest.mark.parametrize("kind", ["conv", "vit", "deep", "resnet18", "keypoints"])
 def test_eyes_give_tokens_of_every_camera(kind):
     shapes = {"state": (2,), "image/b": (3, 36, 44), "image/a.x": (3, 40, 40)}
-    image_encoder = ImageEncoder(shapes, ImageEncoderCfg(kind=kind, stem_width=4, width=8))
+    image_encoder = ImageEncoder(shapes, ImageEncoderCfg(kind=kind, stem_width=4, width=8, keypoints=4))
     images = {key: torch.randint(0, 256, (2, *shapes[key]), dtype=torch.uint8) for key in shapes if key != "state"}
     tokens = image_encoder(images)
     assert tokens.shape == (2, image_encoder.tokens, 512 if kind == "resnet18" else 8)

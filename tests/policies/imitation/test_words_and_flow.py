@@ -15,6 +15,7 @@ from gantry_deploy.language.instructions import tokens_of
 from gantry_deploy.observations.builder import make_term
 from gantry_deploy.policy.policy import open_policy
 from gantry_fixtures.arm import arm_contract_for, arm_golden, arm_model, with_cameras
+from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.data import ChunkData
@@ -71,6 +72,45 @@ def test_a_flow_goes_one_of_two_ways_where_a_mean_goes_between_them():
     assert 0.2 < (drawn > 0).mean() < 0.8
 
 
+def two_blobs(count):
+    """Pictures with a red and a blue square at random places, and the columns of both, from -1 to 1."""
+    rng = np.random.default_rng(0)
+    images, places = np.zeros((count, 3, 32, 32), np.uint8), rng.integers(2, 26, (count, 2, 2))
+    for row, blobs in enumerate(places):
+        for channel, (x, y) in zip((0, 2), blobs, strict=True):
+            images[row, channel, y : y + 5, x : x + 5] = 255
+    return torch.from_numpy(images), torch.from_numpy(places[..., 0] / 13.5 - 1.0).float()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "flow"])
+def test_labels_teach_to_see_what_the_words_name(kind):
+    """The actions are alike everywhere, so that nothing but the labels can tell where the named square is."""
+    images, columns = two_blobs(256)
+    red = torch.arange(256) % 2 == 0
+    state = told(["push the red cube" if named else "push the blue cube" for named in red.tolist()])
+    label = torch.where(red, columns[:, 0], columns[:, 1])[:, None]
+    data = ChunkData({"state": state, "image/front": images}, torch.zeros(256, 1), [1] * 256, label)
+    eyes = ImageEncoderCfg(kind="keypoints", stem_width=8, width=16, keypoints=4)
+    network = replace(SMALL, kind=kind, vocabulary=5, labels=1, image_encoder=eyes)
+    torch.manual_seed(0)
+    cfg = BcCfg(network=network, chunk_steps=2, execute_steps=2, label_weight=1.0)
+    policy = BcPolicy(cfg, data.obs_shapes, 1)
+    policy.fit(data)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
+    errors = []
+    for _ in range(150):
+        losses = policy.train().losses(data.chunks(torch.randint(0, 256, (64,)), 2))
+        optimizer.zero_grad()
+        losses["loss"].backward()
+        optimizer.step()
+        errors.append(float(losses["labels"].detach()))
+    print(kind, errors[0], np.mean(errors[-10:]))
+    assert np.mean(errors[-10:]) < 0.2  # The mean of all labels is off by 1, the other square's by 2.
+    assert "labels" not in policy.eval().losses(data.chunks(torch.arange(4), 2))
+    with pytest.raises(GantryError, match="'labels': 255"):
+        ChunkData(data.obs, data.action, data.lengths, label[1:])
+
+
 def test_padding_and_other_words_make_no_difference_to_a_mean_of_words():
     torch.manual_seed(0)
     encoder = WordEncoder(5, 8, 2, 8, 1, 0.0).eval()
@@ -107,8 +147,8 @@ def test_words_are_neither_standardised_nor_blurred():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["flow", "transformer", "mlp"])
-def test_an_instructed_policy_as_a_bundle_does_what_torch_does(tmp_path, kind):
+@pytest.mark.parametrize(("kind", "eyes"), [("flow", "keypoints"), ("transformer", "conv"), ("mlp", "keypoints")])
+def test_an_instructed_policy_as_a_bundle_does_what_torch_does(tmp_path, kind, eyes):
     chunk = ChunkSpec(steps=4, execute=3)
     contract = with_cameras(replace(arm_contract_for(robot_spec("yam")), chunk=chunk), "wrist", size_px=20)
     golden = arm_golden(contract, arm_model(contract))
@@ -123,7 +163,12 @@ def test_an_instructed_policy_as_a_bundle_does_what_torch_does(tmp_path, kind):
     contract = replace(contract, observations=terms, instruction=SPEC)
     torch.manual_seed(0)
     network = replace(
-        SMALL, kind=kind, vocabulary=5, image_encoder=ImageEncoderCfg(stem_width=2, width=4), flow_steps=3
+        SMALL,
+        kind=kind,
+        vocabulary=5,
+        labels=3,
+        image_encoder=ImageEncoderCfg(kind=eyes, stem_width=2, width=4),
+        flow_steps=3,
     )
     shapes = {"state": (contract.observation_size,), "image/wrist": (3, 20, 20)}
     cfg = BcCfg(network=network, chunk_steps=chunk.steps, execute_steps=chunk.execute)

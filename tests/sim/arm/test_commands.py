@@ -42,6 +42,18 @@ def test_demonstrations_are_whole_successful_episodes_and_more_of_them_are_other
     assert "Nothing to do." in capsys.readouterr().out
 
 
+def test_demonstrations_of_pictures_tell_where_the_named_thing_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["collect", "yam-tell-pick", "--images", "--episodes", 1, "--envs", 1, "--output", "demos"]
+    assert gantry(*words, "--set", "env.image_px=20") == 0
+    data = Dataset(tmp_path / "demos")
+    known = data.info.features["observation.environment_state"]
+    assert known.names == ("object.x", "object.y", "object.z", "goal.x", "goal.y", "goal.z")
+    height = data.frames(0)["observation.environment_state"][:, 2]
+    assert height[0] == pytest.approx(0.02, abs=1e-3)
+    assert 0.08 < height[-1] < 0.13, "before the step that brings it 10 cm above where it lay"
+
+
 def interrupt_once(monkeypatch, phase):
     """Ctrl-C as soon as a training says that it is in a phase."""
     pending = [True]

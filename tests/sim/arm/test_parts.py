@@ -29,6 +29,7 @@ def three_episodes():
         lengths=(2, 1, 3),
         terminated=(True, False, False),
         succeeded=(True, False, False),
+        labels=torch.arange(12.0).view(6, 2),
     )
 
 
@@ -51,6 +52,12 @@ def test_the_copy_of_a_run_holds_the_same_and_chunks_take_whole_episodes(tmp_pat
     chunks = found.chunks([0, 2])
     assert chunks.lengths == [2, 3]
     assert chunks.obs[STATE].flatten().tolist() == [0.0, 1.0, 3.0, 4.0, 5.0]
+    assert chunks.labels is not None
+    assert chunks.labels[:, 0].tolist() == [0.0, 2.0, 6.0, 8.0, 10.0]
+    replace(three_episodes(), labels=None).save(tmp_path)
+    found = load_demos(tmp_path)
+    assert found is not None
+    assert (found.labels, found.chunks().labels) == (None, None)
     with pytest.raises(GantryError, match="acts with 2"):
         found.require(expected_of("task", 2), "demos")
 

@@ -67,6 +67,10 @@ class WordEncoder(nn.Module):
         return self._mean(sentences)[place]
 
     def _mean(self, words: Tensor) -> Tensor:
-        tokens, seen = self(words)
-        counted = seen[..., None].to(tokens.dtype)
-        return (tokens * counted).sum(1) / counted.sum(1)
+        return mean_of_words(*self(words))
+
+
+def mean_of_words(tokens: Tensor, seen: Tensor) -> Tensor:
+    """``(B, width)``: mean of the tokens ``(B, MAX_WORDS, width)`` that are words by ``(B, MAX_WORDS)``."""
+    counted = seen[..., None].to(tokens.dtype)
+    return (tokens * counted).sum(1) / counted.sum(1)
