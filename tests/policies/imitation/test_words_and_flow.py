@@ -90,7 +90,7 @@ def test_labels_teach_to_see_what_the_words_name(kind):
     state = told(["push the red cube" if named else "push the blue cube" for named in red.tolist()])
     label = torch.where(red, columns[:, 0], columns[:, 1])[:, None]
     data = ChunkData({"state": state, "image/front": images}, torch.zeros(256, 1), [1] * 256, label)
-    eyes = ImageEncoderCfg(kind="keypoints", stem_width=8, width=16, keypoints=4)
+    eyes = ImageEncoderCfg(kind="keypoints", stem_width=8, width=16, keypoints=8)
     network = replace(SMALL, kind=kind, vocabulary=5, labels=1, image_encoder=eyes)
     torch.manual_seed(0)
     cfg = BcCfg(network=network, chunk_steps=2, execute_steps=2, label_weight=1.0)
@@ -98,7 +98,7 @@ def test_labels_teach_to_see_what_the_words_name(kind):
     policy.fit(data)
     optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
     errors = []
-    for _ in range(150):
+    for _ in range(300):
         losses = policy.train().losses(data.chunks(torch.randint(0, 256, (64,)), 2))
         optimizer.zero_grad()
         losses["loss"].backward()
