@@ -3,8 +3,8 @@
 # times or a training in several variants. The first argument is the Python to run them with.
 #
 # What depends on how soon something happens (marked "timed") runs one after the other. Most of its time it waits, so
-# everything that needs no ROS 2 runs beside it, two at a time, at a lower priority. At the lowest one it would stand
-# still for as long as anything else on the machine has work to do.
+# everything that needs no ROS 2 runs beside it at a lower priority, three at a time, since many of those wait, too. At
+# the lowest priority it would stand still for as long as anything else on the machine has work to do.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python="$1"
@@ -31,7 +31,7 @@ trap stop INT TERM
 failed=0
 echo "Tests without ROS 2 run in the background and are shown afterwards."
 set -m  # Without job control a shell's background processes ignore Ctrl-C.
-nice -n 2 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
+nice -n 2 "$python" -m pytest -n 3 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
 rest=$!
 set +m
 # Tests over ROS 2 live in tests/ros; naming it spares loading all others. Nodes of one file share a domain.
