@@ -10,6 +10,7 @@ from gantry_deploy.dataset.checks.agreement import Expected
 from gantry_deploy.dataset.physical import Numbers
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE
+from gantry_policies.imitation.config import BcCfg
 from gantry_sim.benchmarks.arms import BenchCfg, bench_lines, bench_page, collect_results, planned
 from gantry_sim.benchmarks.comparison import SCORED, TRAINED
 from gantry_sim.envs.step_env import ArmStepEnv
@@ -17,6 +18,7 @@ from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.evaluation import Meter
 from gantry_sim.tasks.manipulation.presets import ExpertPolicy
+from gantry_sim.training.algorithms.cloning import with_labels
 from gantry_sim.training.demos import DemoSet, load_demos
 
 
@@ -160,3 +162,12 @@ def test_without_motion_the_policy_sees_places_alone():
         assert first.shape == (2, arm_contract(cfg).observation_size)
     finally:
         env.close()
+
+
+def test_labels_that_are_not_there_are_said_to_be_missing(caplog):
+    cfg = BcCfg(label_weight=0.5)
+    assert with_labels(cfg, three_episodes()).network.labels == 2
+    assert with_labels(replace(cfg, label_weight=0.0), three_episodes()).network.labels == 0
+    assert caplog.text == ""
+    assert with_labels(cfg, replace(three_episodes(), labels=None)).network.labels == 0
+    assert "label_weight is 0.5, and the demonstrations have no observation.environment_state" in caplog.text

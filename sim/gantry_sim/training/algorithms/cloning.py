@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.contract.policy_contract import ChunkSpec
+from gantry_deploy.dataset.features import ENVIRONMENT_STATE
 from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, Trainer
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.evaluation import ActingPolicy
@@ -23,6 +25,8 @@ from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.demos import DemoSet, demos_of
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
+
+_LOG = logging.getLogger("gantry.dataset")
 
 
 def few_demos() -> BcCfg:
@@ -78,6 +82,12 @@ def with_words(cfg: BcCfg, run: RunCfg) -> BcCfg:
 def with_labels(cfg: BcCfg, demos: DemoSet) -> BcCfg:
     """Settings of a network that foretells the labels of demonstrations, where they have any and they count."""
     labels = demos.labels.shape[1] if demos.labels is not None and cfg.label_weight else 0
+    if cfg.label_weight and demos.labels is None:
+        _LOG.warning(
+            "learner.label_weight is %g, and the demonstrations have no %s: there is nothing to foretell.",
+            cfg.label_weight,
+            ENVIRONMENT_STATE,
+        )
     return replace(cfg, network=replace(cfg.network, labels=labels))
 
 
