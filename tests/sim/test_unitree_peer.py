@@ -123,6 +123,7 @@ robot = module.UnitreeRobot(
     min_battery_percent=0.0,
     connect_timeout_s=20.0,
     guard_timeout_s=1.0,
+    frozen_after_s=2.0,
 )
 robot.connect()
 robot.take_over()
