@@ -110,8 +110,7 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
     contract = cfg.task.contract(cfg.env)
     features, fps = demo_features(contract), whole_rate(contract.rate_hz)
-    # A policy that sees things by numbers has them there already.
-    if ENVIRONMENT_STATE not in features and (labels := cfg.task.labels(cfg.env)):
+    if labels := _labels(cfg, contract):
         features[ENVIRONMENT_STATE] = vector([f"{name}.{axis}" for name in labels for axis in "xyz"], unit="m")
     require_same_recording(cfg, folder, contract)
     with torch_threads(1):
@@ -190,7 +189,7 @@ def _record(
     else:
         policy = cfg.make_policy(env)
     began = time.perf_counter()
-    frames = _Frames(contract, is_demo=cfg.make_policy is None, labels=bool(cfg.task.labels(cfg.env)))
+    frames = _Frames(contract, is_demo=cfg.make_policy is None, labels=bool(_labels(cfg, contract)))
     obs = env.reset()
     policy.reset()
     lucky = np.zeros(count, dtype=bool)
@@ -215,6 +214,11 @@ def _record(
         obs = step.obs
 
 
+def _labels(cfg: CollectCfg, contract: PolicyContract) -> tuple[str, ...]:
+    """Names of the places that are recorded as labels; none for a policy that sees them as numbers."""
+    return () if ENVIRONMENT_STATE in demo_features(contract) else cfg.task.labels(cfg.env)
+
+
 def _texts(env: BatchedEnv, otherwise: str) -> list[str]:
     """Instructions of the N running episodes; another text where nothing is told in words."""
     told = getattr(env, "texts", None)
@@ -227,15 +231,15 @@ class _Frames:
     Args:
         contract: Of the task's policies.
         is_demo: Whether they are demonstrated.
-        labels: Whether the environments tell places that a policy of cameras has to find.
+        labels: Whether places that the environments tell are recorded.
     """
 
     def __init__(self, contract: PolicyContract, is_demo: bool, labels: bool) -> None:
-        self._is_demo, self._labels = is_demo, labels and ENVIRONMENT_STATE not in demo_features(contract)
+        self._is_demo, self._labels = is_demo, labels
         self._observation, self._action = observation_numbers(contract), action_numbers(contract)
 
     def labels(self, env: Any) -> dict[str, NDArray[Any]]:
-        """Feature of the places that the environments tell now, (N, 3 k) in m; empty where the policy sees them."""
+        """Feature of the places that the environments tell now, (N, 3 k) in m; empty where none are recorded."""
         return {ENVIRONMENT_STATE: env.labels().cpu().numpy()} if self._labels else {}
 
     def __call__(

@@ -258,7 +258,9 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
     agreement = require_agreement(data, expected)
     names = [name for name, _ in agreement.observation]
     keys = list(dict.fromkeys([*names, agreement.action[0]]))
-    known = ENVIRONMENT_STATE if ENVIRONMENT_STATE in data.features and ENVIRONMENT_STATE not in keys else None
+    surroundings = data.features.get(ENVIRONMENT_STATE)
+    is_label = surroundings is not None and surroundings.is_number and ENVIRONMENT_STATE not in keys
+    known = ENVIRONMENT_STATE if is_label else None
     optional = [key for key in (REWARD, SUCCESS, known) if key is not None and key in data.features]
     kinds = (STATE, ACTION, REWARD, ENVIRONMENT_STATE, *expected.cameras)
     columns: dict[str, list[np.ndarray]] = {key: [] for key in kinds}

@@ -60,6 +60,8 @@ def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
     if demos is None:
         raise RunError(f"'{folder}' has no copy of its demonstrations; begin the run again.")
     cfg = with_labels(cfg, demos)
+    if not cfg.network.labels:  # Labels without a use need not be finite.
+        demos = replace(demos, labels=None)
     learned, others = split_episodes(len(demos.lengths), cfg.validation_share, cfg.seed)
     return CloningTrainer(
         demos.chunks(learned),
