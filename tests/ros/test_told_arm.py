@@ -11,7 +11,10 @@ pytest.importorskip("rclpy")
 from geometry_msgs.msg import PoseArray  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 
-from gantry_deploy.contract.parts import InstructionSpec  # noqa: E402
+from gantry_deploy.contract.parts import MAX_WORDS, InstructionSpec  # noqa: E402
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM  # noqa: E402
+from gantry_deploy.observations.builder import make_term  # noqa: E402
+from gantry_deploy.recording.reader import read_recording  # noqa: E402
 from gantry_fixtures.arm import arm_bundle, told_contract, told_plan  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
@@ -104,6 +107,23 @@ def test_a_first_instruction_is_a_parameter_and_one_that_says_nothing_is_refused
         rig.bring_to_policy()
         assert rig.operator.fresh_values("policy_node")["instruction"] == "pick up the red cube"
         assert policy.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_recording_holds_a_scene_that_the_policy_does_not_see_if_it_is_asked_to(bench, tmp_path, noted):
+    rig, _ = bench
+    hears = (make_term(INSTRUCTION_TERM, MAX_WORDS),)
+    bundle = arm_bundle(tmp_path / "bundle", told_contract(YAM, SPEC, observations=hears), steps=2)
+    path = tmp_path / "blind.mcap"
+    given = {"instruction": "pick up the red cube", "record": str(path), "record_scene": noted, "auto_start": True}
+    with rig.policy(bundle.path, **given) as policy:
+        policy.wait_for_output("Mode POLICY.")
+        assert policy.stop() == 0
+    recording = read_recording(path)
+    assert ("/things" in recording.topics, "/zones" in recording.topics) == (noted, noted)
+    if noted:
+        assert recording["/things"]["data"].shape[1:] == (3, 3)
 
 
 def test_places_come_and_go_as_messages():

@@ -63,6 +63,7 @@ def small_training(*words):
         ),
         ([GO2, "--set", "env.num_env=4"], "Unknown field 'num_env'. Did you mean 'num_envs'?"),
         ([GO2, "--set", "num_envs=4"], "Did you mean 'env.num_envs'?"),
+        ([GO2, "--set", "env.num_envs=4", "env.episode_s=4"], "Say --set before each change: --set env.episode_s=4."),
         ([GO2, "--set", "env.num_envs"], "--set env.num_envs: expected FIELD=VALUE"),
         ([GO2, "--set", "env.num_envs=many"], "env.num_envs is 'many', expected a whole number."),
         ([GO2, "--set", "env.num_envs=0"], "env.num_envs is 0, expected at least 1."),

@@ -81,7 +81,9 @@ class GantryParser(argparse.ArgumentParser):
         if extra:
             name = extra[0].partition("=")[0]
             if not name.startswith("-"):
-                raise UsageError(f"Unexpected argument '{extra[0]}'. See '{self.prog} --help'.")
+                is_change = "=" in extra[0] and "--set" in option_names(self)
+                hint = f" Say --set before each change: --set {extra[0]}." if is_change else ""
+                raise UsageError(f"Unexpected argument '{extra[0]}'.{hint} See '{self.prog} --help'.")
             raise UsageError(unknown_name_text(f"option of '{self.prog}'", name, option_names(self)))
         return namespace, extra
 

@@ -34,11 +34,19 @@ class Picture:
     """Shape (3, height, width), red, green and blue, rows from above."""
 
 
-def watch_scene(contract: PolicyContract, robot: Robot) -> None:
-    """Have a robot's connection wait for what a policy sees beside the joints, where others see it."""
+def watch_scene(contract: PolicyContract, robot: Robot, *, note: bool = False) -> None:
+    """Have a robot's connection wait for what a policy sees beside the joints, where others see it.
+
+    Args:
+        contract: The policy's.
+        robot: Not connected yet.
+        note: Listen to the scene also where the policy does not see it, for the recording.
+    """
     following = capability(robot, FollowsScene)
     if following is None:
         return
+    if note:
+        following.note_scene()
     if "object_pose_in_base" in needed_signals(contract):
         following.follow_object()
     if SCENE_SIGNALS.keys() & needed_signals(contract).keys():

@@ -159,6 +159,10 @@ class FollowsScene(Protocol):
         """Ask for the pictures of these cameras, likewise."""
         ...
 
+    def note_scene(self) -> None:
+        """Listen to the poses of the object, things and zones without need of them, so that they are recorded."""
+        ...
+
 
 @runtime_checkable
 class HasGroundTruth(Protocol):

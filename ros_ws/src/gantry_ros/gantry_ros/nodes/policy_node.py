@@ -46,6 +46,9 @@ PARAMETERS = (
     *bundle_parameters.PARAMETERS,
     Parameter("robot", "", "Robot's name in the registry gantry.robots; empty for the one in the bundle's contract."),
     Parameter("record", "", "Path of an MCAP file to record to; empty for no recording."),
+    Parameter(
+        "record_scene", False, "Record the poses of object, things and zones also where the policy does not see them."
+    ),
     Parameter("statistics", "", "Path of a JSON file for the loop's statistics at the end; empty for none."),
     Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
     *command_topics.PARAMETERS,
@@ -103,7 +106,7 @@ class PolicyWork:
         runner = PolicyRunner(bundle, spec)
         safety = SafetyMachine(spec, safety_parameters.safety_config(values))
         robot = self._robot = ros_backend.make_robot(spec, host, values, contract)
-        watch_scene(contract, robot)
+        watch_scene(contract, robot, note=bool(values["record"]) and values["record_scene"])
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         mapping = load_mapping_cfg(values["mapping"]) if values["mapping"] else None
         eyes = make_map_source(contract, robot, runner.mapper_model, mapping, limits)

@@ -80,6 +80,10 @@ class TopicSenses:
         self._cameras = cameras
         self._told.required += [topics.PICTURE.format(name=name) for name in cameras]
 
+    def note_scene(self) -> None:
+        """Listen to the poses of the object, things and zones from ``connect`` on, without waiting for them."""
+        self._told.optional += [topics.OBJECT_POSE, *SCENE_TOPICS.values()]
+
     def read_pictures(self) -> dict[str, Picture]:
         """The newest picture of each camera, stamped with the local monotonic time of its receipt.
 

@@ -54,7 +54,7 @@ class StateTopics:
         """Listen; returns the subscriptions, to be taken down with the node's others."""
         self._host = host
         subscriptions = []
-        for topic in (*self.required, *self.optional):
+        for topic in dict.fromkeys((*self.required, *self.optional)):
             kind = _KINDS.get(topic, Image)
             qos = topics.READER_QOS if kind is Image else topics.STATE_QOS
             subscriptions.append(listener.listen(kind, topic, self._handler(topic), qos))
