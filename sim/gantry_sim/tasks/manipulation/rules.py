@@ -38,6 +38,8 @@ INSERT_DEPTH_M = 0.025
 """The peg is in when its tip is this far below the edge of the hole."""
 PUSH_GAP_M = 0.015
 """Distance from a cube's face to the end effector of a closed hand that is about to push it."""
+PUSH_CLEAR_M = 0.02
+"""Height over a cube's top at which a closed hand passes over it."""
 REACH_M = ((0.12, 0.58), (-0.34, 0.34))
 """An object outside these ranges along x and y is out of reach."""
 EDGE_M = 0.03
@@ -209,15 +211,22 @@ class Push(Rule):
         return (away < GOAL_RADIUS_M) & (state.object_pos[:, 2] < 1.5 * self.half_m[2])
 
     def progress(self, state: RuleState) -> Tensor:
-        """See :meth:`Rule.progress`: the hand behind the cube, and the cube near the goal.
+        """See :meth:`Rule.progress`: the hand near the place from which it can push, and the cube near the goal.
 
-        The hand is drawn to the side from which it can push; near the cube's middle it would stay on the wrong side.
+        The hand's distance from that place, behind the cube, is the length of a way over the cube where the cube is in
+        between: along a straight line, a hand on the wrong side would be drawn against the cube and stay there.
         """
-        way = state.goal_from_object[:, :2]
+        from_hand, way = state.object_from_ee, state.goal_from_object[:, :2]
         way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-6)
-        behind_from_ee = state.object_from_ee.clone()
-        behind_from_ee[:, :2] -= (self.half_m[0] + PUSH_GAP_M) * way
-        return 0.3 * _near(behind_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.2)
+        half, height = self.half_m[0], -from_hand[:, 2]
+        ahead = -(from_hand[:, :2] * way).sum(dim=-1)
+        aside = (from_hand[:, 0] * way[:, 1] - from_hand[:, 1] * way[:, 0]).abs()
+        # 1 where the cube is between the hand and that place, falling to 0 over 2 cm at its sides.
+        between = ((ahead + half) / 0.02).clamp(0.0, 1.0) * ((half + 0.03 - aside) / 0.02).clamp(0.0, 1.0)
+        over = between * (self.half_m[2] + PUSH_CLEAR_M)
+        across = torch.hypot(ahead + half + PUSH_GAP_M, aside)
+        away = (over - height).clamp(min=0.0) + torch.hypot(across, torch.maximum(height.abs(), over))
+        return 0.3 * _near(away[:, None], 0.15) + 0.7 * _near(state.goal_from_object, 0.2)
 
 
 class PickPlace(Rule):
