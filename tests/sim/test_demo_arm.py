@@ -182,6 +182,6 @@ def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments
 def test_learning_is_not_asked_of_a_finished_policy(outcome, capsys):
     given = str(outcome.bundle.path)
     assert main(["demo", "--bundle", given, "--steps", "100"]) == 2
-    assert "with --bundle or --pretrained nothing is trained" in capsys.readouterr().err
+    assert "is about learning; --bundle, --language and --pretrained train nothing" in capsys.readouterr().err
     assert main(["demo", "--arm", "--bundle", given, "--output", str(outcome.config.output)]) == 2
     assert "in use" in capsys.readouterr().err

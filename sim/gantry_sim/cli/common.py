@@ -213,7 +213,8 @@ def _done_text(progress: Progress, first: Progress) -> str:
         rate = "" if progress is first and not speed else f"  {amount_text(round(speed))}/s"
         return f"{phase}{amount_text(progress.env_steps)} steps{rate}"
     speed = _speed(progress.done - first.done, progress.wall_s - first.wall_s)
-    return f"{progress.phase}  {progress.done} of {progress.total}  {speed:.0f}/s"
+    rate = "" if progress is first else f"  {speed:.1f}/s" if speed < 10.0 else f"  {speed:.0f}/s"
+    return f"{progress.phase}  {progress.done} of {progress.total}{rate}"
 
 
 def _speed(count: float, seconds: float) -> float:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from gantry_deploy.contract.policy_contract import PolicyContract
     from gantry_sim.demo.scenario import DemoConfig, Outcome, Scenario
 
-TASK, ARM_TASK, PRETRAINED = "velocity-flat-go2", "yam-lift", "pretrained:go2-walk"
-"""Default tasks, and the policy of ``--pretrained``."""
+TASK, ARM_TASK = "velocity-flat-go2", "yam-lift"
+"""Default tasks."""
+PRETRAINED, TOLD = "pretrained:go2-walk", "pretrained:yam-tell"
+"""Policies of ``--pretrained`` and ``--language``."""
 TOLD_TRIALS = 4
 """Recorded episodes of ``--language``."""
 SECONDS, EPISODES, GATE_EPISODES = 20.0, 200, {True: 6, False: 20}
@@ -90,7 +92,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
     add = parser.add_argument_group("policies that are told in words").add_argument
-    text = "type an instruction for each episode of the --bundle; nothing is trained"
+    text = f"type an instruction for each episode of the --bundle (default: {TOLD}); nothing is trained"
     add("--language", action="store_true", help=text)
     text = "instead of asking for it; given several times, they are said in turn"
     add("--instruction", action="append", default=[], metavar="TEXT", help=text)
@@ -240,12 +242,13 @@ def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
 def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     """Kind of the demo and the bundle to show; refuses what can be refused before the learning libraries are loaded."""
     _check_numbers(args, LEAST)
-    if args.language and args.bundle is None:
-        raise UsageError("--language shows a policy that is told in words; name it with --bundle (none is packaged).")
-    asked = PRETRAINED if args.pretrained else args.bundle
+    if args.language and (args.pretrained or args.task):
+        other = "--pretrained" if args.pretrained else "--task"
+        raise UsageError(f"--language shows a finished policy that is told in words; leave out {other}.")
+    asked = PRETRAINED if args.pretrained else args.bundle or (TOLD if args.language else None)
     given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
     if asked is not None and (about := [_option(name) for name in given if name in LEARNING]):
-        raise UsageError(f"{about[0]} is about learning, and with --bundle or --pretrained nothing is trained.")
+        raise UsageError(f"{about[0]} is about learning; --bundle, --language and --pretrained train nothing.")
     _check_output(args.output)
     path, contract = None, None
     if asked is not None:
@@ -334,7 +337,7 @@ COMMAND = Command(
   gantry demo
   gantry demo --pretrained
   gantry demo --corrections
-  gantry demo --language --bundle runs/tell
+  gantry demo --language
   gantry demo --language --bundle runs/tell --instruction "push the red cube to the white disc" --trials 2
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
   gantry demo --bundle runs/student --terrain t1,t2

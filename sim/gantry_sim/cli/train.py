@@ -108,7 +108,7 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
         return _resumed(args), args.resume, True
     from gantry_sim.training.begin import begin_run
 
-    return *begin_run(_described(args), args.run_dir), False
+    return *begin_run(_described(args), args.run_dir, ProgressBar("read").share), False
 
 
 def _check(args: argparse.Namespace) -> None:

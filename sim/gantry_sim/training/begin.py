@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gantry_sim.training.bases import copy_base, open_base
@@ -12,12 +13,15 @@ from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher
 
 
-def begin_run(run: RunCfg, folder: Path | None) -> tuple[RunCfg, Path]:
+def begin_run(
+    run: RunCfg, folder: Path | None, on_read: Callable[[float], None] = lambda share: None
+) -> tuple[RunCfg, Path]:
     """Make a run folder with its own copies of demonstrations, base and teacher.
 
     Args:
         run: What is asked for; its demonstrations are a dataset, those of its base if it names none of its own.
         folder: Where; None for ``runs/<task>-<preset>-s<seed>-<time>``.
+        on_read: Told the share of the demonstrations that has been read; pictures take minutes.
 
     Returns:
         The run as it is written down, and its folder.
@@ -30,7 +34,7 @@ def begin_run(run: RunCfg, folder: Path | None) -> tuple[RunCfg, Path]:
     base = Path(run.base) if run.base else None
     if base is not None:
         open_base(base, run)
-    demos = _demonstrations(run, base)
+    demos = _demonstrations(run, base, on_read)
     folder = create_run(run, folder)
     if demos is not None:
         demos.save(folder)
@@ -41,12 +45,12 @@ def begin_run(run: RunCfg, folder: Path | None) -> tuple[RunCfg, Path]:
     return read_run(folder), folder
 
 
-def _demonstrations(run: RunCfg, base: Path | None) -> DemoSet | None:
+def _demonstrations(run: RunCfg, base: Path | None, on_read: Callable[[float], None]) -> DemoSet | None:
     """Those of a dataset, or else the copy that the base has of its own."""
     if base is not None and run.demos == read_run(base).demos:
         demos = load_demos(base)
     else:
-        demos = read_demos(Path(run.demos), run) if run.demos else None
+        demos = read_demos(Path(run.demos), run, on_read) if run.demos else None
     if demos is not None:
         require_demos(demos, run, run.demos or run.base)
     return demos

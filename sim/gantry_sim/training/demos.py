@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,7 +237,7 @@ def expected_demos(run: RunCfg) -> Expected:
     )
 
 
-def read_dataset(folder: Path, expected: Expected) -> DemoSet:
+def read_dataset(folder: Path, expected: Expected, on_read: Callable[[float], None] = lambda share: None) -> DemoSet:
     """Every episode of a LeRobot dataset, in the numbers of the task's policies.
 
     One that does not say what its steps earned is taken for successful demonstrations: its last steps earn 1 and end
@@ -246,6 +246,7 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
     Args:
         folder: Of the dataset.
         expected: What the task takes; physical values are converted to the policy's numbers by it.
+        on_read: Told the share of the episodes that has been read.
 
     Raises:
         DatasetError: If it is no dataset, has changed since it was written, or is of something else than the task.
@@ -278,6 +279,7 @@ def read_dataset(folder: Path, expected: Expected) -> DemoSet:
             columns[name].append(data.images(row.index, IMAGES + name).transpose(0, 3, 1, 2))
         terminated.append(ended)
         succeeded.append(bool(np.any(frames[SUCCESS])) if SUCCESS in frames else ended)
+        on_read(len(succeeded) / data.num_episodes)
     obs = {STATE_KEY: _numbers(columns[STATE])}
     obs |= {IMAGE_PREFIX + name: torch.from_numpy(np.concatenate(columns[name])) for name in expected.cameras}
     return DemoSet(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,15 @@ from gantry_sim.training.run_cfg import RunCfg
 _LOG = logging.getLogger("gantry.dataset")
 
 
-def read_demos(folder: Path, run: RunCfg) -> DemoSet:
+def read_demos(folder: Path, run: RunCfg, on_read: Callable[[float], None] = lambda share: None) -> DemoSet:
     """Demonstrations in the numbers of a run's policies.
 
     Of a correction session all successful attempts are taken, corrected or not.
+
+    Args:
+        folder: Of the dataset.
+        run: What is trained.
+        on_read: Told the share of a dataset's episodes that has been read.
 
     Raises:
         DatasetError: If it is no dataset, has changed since it was written, or is of something else than the task.
@@ -37,7 +43,7 @@ def read_demos(folder: Path, run: RunCfg) -> DemoSet:
     """
     notes = read_notes(folder) if folder.is_dir() else None
     if notes is None or values_of(notes) == PHYSICAL:
-        return read_dataset(folder, expected_demos(run))
+        return read_dataset(folder, expected_demos(run), on_read)
     if values_of(notes) == COMMAND:
         raise GantryError(f"In the session in '{folder}' commands were corrected, which are no actions to learn from.")
     require_checksums(folder)

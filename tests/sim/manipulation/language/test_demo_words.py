@@ -117,6 +117,6 @@ def test_what_it_could_not_follow_is_refused(bundle, tmp_path, capsys):
     assert main(["demo", "--language", "--bundle", str(deaf)]) == 2
     assert "takes no instructions; leave the option out" in capsys.readouterr().err
     assert main(["demo", "--language", "--task", "yam-tell"]) == 2
-    assert "name it with --bundle" in capsys.readouterr().err
+    assert "shows a finished policy that is told in words; leave out --task" in capsys.readouterr().err
     assert main(["demo", "--instruction", RED]) == 2
     assert "--instruction belongs to demos of arms" in capsys.readouterr().err
