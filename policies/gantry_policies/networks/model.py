@@ -39,6 +39,7 @@ class PerceptiveModel(MLPModel):
         encoder: A name of :data:`ENCODERS`.
         sizes: Of the encoder.
         layout: Of the flat observation.
+        labels: Numbers that a head foretells from the latent while learning; it is not exported.
         kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves map, raster and words alone: a map's metres
             share the coordinates' scale, a statistic per cell would undo what convolutions share, and a word is a name.
 
@@ -55,12 +56,14 @@ class PerceptiveModel(MLPModel):
         encoder: str,
         sizes: AmeCfg | BevNetCfg | WordsNetCfg,
         layout: ObservationLayout,
+        labels: int = 0,
         **kwargs: Any,
     ) -> None:
         if encoder not in ENCODERS:
             raise UnknownNameError("encoder", encoder, ENCODERS)
         self._build = (ENCODERS[encoder], layout, sizes)  # rsl_rl asks for the latent's size while it builds the head
         super().__init__(*args, **kwargs)
+        self.label_head = nn.Linear(self._latent_size, labels) if labels else None
         if self.obs_dim != layout.size:
             raise GantryError(f"The observation has {self.obs_dim} numbers, its layout says {layout.size}.")
         raw = torch.zeros(layout.size, dtype=torch.bool)
@@ -96,7 +99,8 @@ class PerceptiveModel(MLPModel):
     def _get_latent_dim(self) -> int:
         build, layout, sizes = self._build
         self.encoder = build(layout, sizes)
-        return self.encoder.latent_size  # type: ignore[return-value]
+        self._latent_size: int = self.encoder.latent_size  # type: ignore[assignment]
+        return self._latent_size
 
 
 class PerceptiveCritic(PerceptiveModel):

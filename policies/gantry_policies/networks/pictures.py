@@ -28,6 +28,7 @@ class PictureModel(CNNModel):
         pictures: Sizes of the convolutions.
         words: Sizes of the encoder of numbers, where there is an instruction.
         layout: Of the flat numbers.
+        labels: As for :class:`gantry_policies.networks.model.PerceptiveModel`.
         kwargs: As for rsl_rl's ``CNNModel``. ``obs_normalization`` leaves words and pictures alone.
 
     Raises:
@@ -43,6 +44,7 @@ class PictureModel(CNNModel):
         pictures: PictureNetCfg,
         words: WordsNetCfg,
         layout: ObservationLayout,
+        labels: int = 0,
         **kwargs: Any,
     ) -> None:
         if not any(str(group).startswith(IMAGE_PREFIX) for group in obs.keys()):  # noqa: SIM118 - a TensorDict
@@ -56,6 +58,7 @@ class PictureModel(CNNModel):
             "activation": "elu",
         }
         super().__init__(obs, *args, cnn_cfg=layers, **kwargs)
+        self.label_head = nn.Linear(self._get_latent_dim(), labels) if labels else None
         raw = torch.zeros(layout.size, dtype=torch.bool)
         for term in layout.terms:
             if term.name == INSTRUCTION_TERM:

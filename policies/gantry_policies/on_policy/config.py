@@ -49,7 +49,7 @@ DISTRIBUTIONS = ("gaussian", "beta")
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (("learning_rate", "clip", "max_grad_norm", "init_std"), lambda value: 0.0 < value < math.inf, "a number > 0"),
     (
-        ("entropy", "entropy_floor", "last_layer_scale", "save_every_s"),
+        ("entropy", "entropy_floor", "last_layer_scale", "save_every_s", "label_weight"),
         lambda value: 0.0 <= value < math.inf,
         "a number >= 0",
     ),
@@ -134,6 +134,10 @@ class PpoCfg:
     minibatch_samples: int = 0
     """Most samples of a minibatch: a rollout is cut into as few equal ones as that allows, and ``minibatches`` is of
     no effect; 0 for a fixed number of minibatches."""
+    labels: int = 0
+    """Numbers that the actor foretells while it learns, the last ones that the critic is shown."""
+    label_weight: float = 0.0
+    """Weight of the squared error of it; 0 for no such head. For networks that read an instruction or look."""
     final_clip_factor: float = 1.0
     """The clip falls linearly to this share of itself."""
 
@@ -142,6 +146,7 @@ class PpoCfg:
             if getattr(self, name) < 1:
                 raise GantryError(f"learner.{name} is {getattr(self, name)}, expected at least 1.")
         self._require_ranges()
+        self._require_labels()
         for name in ("hidden", "critic_hidden"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise GantryError(f"learner.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
@@ -165,6 +170,12 @@ class PpoCfg:
         ):
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
+
+    def _require_labels(self) -> None:
+        if self.labels < 0:
+            raise GantryError(f"learner.labels is {self.labels}, expected at least 0.")
+        if self.labels and self.network in FLAT:
+            raise GantryError(f"learner.labels is {self.labels}, and network '{self.network}' foretells nothing.")
 
     def _require_ranges(self) -> None:
         for names, fits, expected in _RANGES:
@@ -243,6 +254,7 @@ class PpoCfg:
                 "learn_threads": learn_threads,
                 "chunk_rows": self.chunk_rows,
                 "packing": self._packing(layout),
+                "label_weight": self.label_weight if self.labels else 0.0,
                 "rnd_cfg": None,
             },
             "actor": self.actor_model(layout),
@@ -270,6 +282,7 @@ class PpoCfg:
         head = {"hidden_dims": self.hidden, "distribution_cfg": noise}
         if self.network in FLAT:
             return self._flat(self.network) | head
+        head |= {"labels": self.labels}
         if self.network == "pictures":
             return self._pictures(layout) | head
         return self._perceptive("Model", self.network, layout) | head

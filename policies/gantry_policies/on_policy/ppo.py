@@ -18,12 +18,15 @@ from torch import Tensor, nn
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError
 from gantry_policies.common import processes
+from gantry_policies.networks.encoding import Encoding
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.networks.moe import MixtureOfExperts
 from gantry_policies.on_policy.beta import BetaActions, is_beta, mirror_shapes
 from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.symmetry import RandomMirror, mirror_mean_and_std
 
+CRITIC = "critic"
+"""Group of observations that the critic alone is shown."""
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
@@ -51,6 +54,8 @@ class FewSamplePPO(PPO):
         learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update of a Gaussian policy unless there are chunks.
         chunk_rows: Most rows of a minibatch that run through the networks at once; 0 for no limit.
         packing: How rollouts keep rasters in little memory; None to keep observations as they are.
+        label_weight: Weight of foretelling what the last numbers of the critic's group say, by the actor's
+            ``label_head``; 0 for an actor without.
         **kwargs: As for rsl_rl's PPO.
 
     Raises:
@@ -74,6 +79,7 @@ class FewSamplePPO(PPO):
         learn_threads: int = 1,
         chunk_rows: int = 0,
         packing: RasterPacking | None = None,
+        label_weight: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(actor, critic, storage, device=device, learning_rate=learning_rate, **kwargs)
@@ -87,7 +93,8 @@ class FewSamplePPO(PPO):
             action = maps.pop("action", None)
             self.symmetry = self._random_mirror(maps, action)  # type: ignore[assignment]
         parts = learn_threads if device == "cpu" else 1
-        always = self.always_own_update or is_beta(self.actor) or packing is not None
+        self._label_weight = label_weight
+        always = self.always_own_update or is_beta(self.actor) or packing is not None or label_weight > 0.0
         own = (parts > 1 or chunk_rows > 0 or always or processes.count() > 1) and not self.actor.is_recurrent
         if processes.count() > 1 and not own:
             raise GantryError("A recurrent policy is learned in one process; start it without the launcher.")
@@ -212,11 +219,26 @@ class FewSamplePPO(PPO):
 
     def _loss(self, replica: _Replica, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of some rows, and its parts as they are reported."""
-        update_distribution(replica.actor, batch.observations)
+        encoding = update_distribution(replica.actor, batch.observations)
         surrogate, entropy, losses = self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
-        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy
-        return loss, {"value": value_loss.detach(), **losses}
+        labels, label_losses = self._label_loss(replica.actor, encoding, batch.observations)
+        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy + labels
+        return loss, {"value": value_loss.detach(), **losses, **label_losses}
+
+    def _label_loss(
+        self, actor: Any, encoding: Encoding, observations: dict[str, Tensor]
+    ) -> tuple[Tensor | float, dict[str, Tensor]]:
+        """Weighted squared error of foretelling, and it as it is reported; nothing of an actor that foretells nothing.
+
+        What the critic is shown of named things is a teacher of words and places to the actor, whose reward alone tells
+        them apart in many samples.
+        """
+        if self._label_weight == 0.0:
+            return 0.0, {}
+        foretold = actor.label_head(encoding.latent)
+        error = (foretold - observations[CRITIC][:, -foretold.shape[1] :]).square().mean()
+        return self._label_weight * error, {"labels": error.detach()}
 
     def _policy_losses(self, actor: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Surrogate, entropy, and what is reported of an actor whose distribution is up to date."""
@@ -330,16 +352,12 @@ def _weighted_sum(
     return gradients, {name: combine([losses[name] for _, losses in results]) for name in results[0][1]}
 
 
-def update_distribution(actor: Any, observations: Any) -> tuple[Tensor, ...]:
-    """Run the actor on groups (N, ...) up to its distribution; parts of its embedding, (N, width) each, scaled as it
-    is.
-    """
-    if isinstance(actor, PerceptiveModel):
-        encoding = actor.encode(observations)
-        actor.distribution.update(actor.mlp(encoding.latent))  # type: ignore[union-attr]
-        return encoding.embedding
-    actor.distribution.update(actor.mlp(actor.get_latent(observations)))
-    return ()
+def update_distribution(actor: Any, observations: Any) -> Encoding:
+    """Run the actor on groups (N, ...) up to its distribution; what it made of them, scaled."""
+    is_perceptive = isinstance(actor, PerceptiveModel)
+    encoding = actor.encode(observations) if is_perceptive else Encoding(actor.get_latent(observations))
+    actor.distribution.update(actor.mlp(encoding.latent))
+    return encoding
 
 
 def _scale_last_layer(mlp: nn.Module, factor: float) -> None:

@@ -20,7 +20,7 @@ from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
 from gantry_policies.on_policy.guidance import ImitationCfg, action_loss
 from gantry_policies.on_policy.plan_teacher import WholePlans
-from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
+from gantry_policies.on_policy.ppo import CRITIC, Batch, FewSamplePPO, update_distribution
 from gantry_policies.on_policy.teacher_protocol import Guidance, Teacher
 
 TEACHER_ROWS = 4096
@@ -113,7 +113,8 @@ class TeacherGuidedPPO(FewSamplePPO):
         try:
             if self._dagger is not None:
                 groups = self.actor.obs_groups if self._packing is None else self._packing.groups(self.actor.obs_groups)
-                seen = {group: self.storage.observations[group].flatten(0, 1) for group in groups}
+                kept = (*groups, CRITIC) if self._label_weight > 0.0 else groups
+                seen = {group: self.storage.observations[group].flatten(0, 1) for group in kept}
                 self._dagger.add(seen, self._guidance)
                 self._recalled = torch.zeros(len(self._guidance.actions), dtype=torch.long, device=self.device)
             return super().update()
@@ -191,17 +192,19 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     def _loss(self, replica: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         recalls = batch.remembered is not None
-        embedding = update_distribution(replica.actor, batch.remembered if recalls else batch.observations)
+        seen = batch.observations if batch.remembered is None else batch.remembered
+        encoding = update_distribution(replica.actor, seen)
         surrogate, entropy, losses = (0.0, 0.0, {}) if recalls else self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
         assert batch.teacher_actions is not None
         imitation = action_loss(replica.actor, batch.teacher_actions, self.guide, batch.teacher_known)
         loss = self.value_loss_coef * value_loss + self.share * self.guide.action_weight * imitation
-        losses = {"value": value_loss.detach(), **losses, "imitation": imitation.detach()}
+        labels, label_losses = self._label_loss(replica.actor, encoding, seen)
+        loss = loss + labels
+        losses = {"value": value_loss.detach(), **losses, "imitation": imitation.detach(), **label_losses}
         if batch.teacher_embedding:
-            distances = [
-                (mine - theirs).square().mean() for mine, theirs in zip(embedding, batch.teacher_embedding, strict=True)
-            ]
+            pairs = zip(encoding.embedding, batch.teacher_embedding, strict=True)
+            distances = [(mine - theirs).square().mean() for mine, theirs in pairs]
             embedding_loss = torch.stack(distances).sum()
             loss = loss + self.share * self.guide.embedding_weight * embedding_loss
             losses["embedding"] = embedding_loss.detach()

@@ -32,6 +32,8 @@ from gantry_sim.tasks.manipulation.terms import ACTION
 
 CRITIC = "critic"
 """Key of what a learner's critic sees beside the policy's own observation."""
+LABEL_UNIT_M = 0.1
+"""Unit of the ways to object and goal among it."""
 WRONG_THING = "wrong_thing"
 """Key of a step's extras: (N,) bool, another thing than the one that is asked for has been moved."""
 
@@ -78,7 +80,7 @@ class ArmStepEnv:
         self.max_episode_steps = int(self.env.max_episode_length)
         self.dt_s = self.env.step_dt
         self._eyes = _make_eyes(self.env, cfg)
-        self._critic = _critic_builder(self.env, cfg) if cfg.critic else None
+        self._scene = _scene_builder(self.env, cfg) if cfg.critic and cfg.observer == "camera" else None
         pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
         self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
         self.joint_targets = torch.zeros(self.num_envs, len(self.state.contract.joint_names), device=device)
@@ -202,8 +204,8 @@ class ArmStepEnv:
         observed, _ = self.env.reset(env_ids=ids)
         state = torch.where(ended[:, None], observed[STATE_GROUP], last[STATE])  # type: ignore[arg-type]
         first: Observation = {STATE: state}
-        if self._critic is not None:
-            first[CRITIC] = torch.where(ended[:, None], self._numbers(self._critic), last[CRITIC])
+        if self.cfg.critic:
+            first[CRITIC] = torch.where(ended[:, None], self._known(), last[CRITIC])
         if self._eyes is not None:
             for name, pictures in self._eyes.see(ids).items():
                 first[f"{IMAGE_PREFIX}{name}"] = last[f"{IMAGE_PREFIX}{name}"].index_copy(0, ids, pictures)
@@ -217,17 +219,22 @@ class ArmStepEnv:
 
     def _observation(self, observed: dict) -> Observation:  # type: ignore[type-arg]
         seen: Observation = {STATE: observed[STATE_GROUP].clone()}
-        if self._critic is not None:
-            seen[CRITIC] = self._numbers(self._critic)
+        if self.cfg.critic:
+            seen[CRITIC] = self._known()
         if self._eyes is not None:
             seen |= {f"{IMAGE_PREFIX}{name}": pictures for name, pictures in self._eyes.see().items()}
         return seen
 
-    def _numbers(self, builder: ObservationBuilder) -> Tensor:
-        """Observation (N, size), scaled, of a policy that sees the scene's numbers."""
-        self.state.refresh()
+    def _known(self) -> Tensor:
+        """What the critic is shown, (N, size): the numbers of the scene where the policy sees pictures, and last the
+        way from the end effector to the object and on to its goal, in units of :data:`LABEL_UNIT_M`."""
+        state = self.state
+        state.refresh()
+        ways = torch.cat((state.object_from_ee, state.goal_from_object), dim=-1) / LABEL_UNIT_M
+        if self._scene is None:
+            return ways
         action: Any = self.env.action_manager.get_term(ACTION)
-        return builder(self.state.signals(action.raw_action))
+        return torch.cat((self._scene(state.signals(action.raw_action)), ways), dim=-1)
 
 
 @contextlib.contextmanager
@@ -240,7 +247,7 @@ def _random_numbers_kept() -> Iterator[None]:
     np.random.set_state(arrays)
 
 
-def _critic_builder(env: GantryEnv, cfg: ArmCfg) -> ObservationBuilder:
+def _scene_builder(env: GantryEnv, cfg: ArmCfg) -> ObservationBuilder:
     contract = arm_contract(replace(cfg, observer="state"))
     return ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
 

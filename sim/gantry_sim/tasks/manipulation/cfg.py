@@ -162,7 +162,8 @@ class ArmCfg:
     image_px: int = 84
     """Rows and columns of an image."""
     critic: bool = False
-    """Show the numbers of the scene to a learner's critic, beside what the policy sees, as the key ``critic``."""
+    """Show a learner's critic, as the key ``critic``, where the object and its goal are (in tasks told in words, those
+    that are named), and beside pictures the numbers of the scene."""
     meshes: bool = False
     """Images show the arm as it looks; otherwise simple shapes stand for it, which are drawn four times as fast."""
     rate_hz: float = 20.0

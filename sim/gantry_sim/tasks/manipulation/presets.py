@@ -37,6 +37,8 @@ STUDENTS = 128
 """Environments side by side of on-policy students."""
 LOOKERS = 32
 """The same of those that look at pictures."""
+NAMED = 6
+"""Numbers that say where the named thing and its goal are."""
 
 
 class ExpertPolicy:
@@ -120,8 +122,13 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
         make_env_cfg: The task's fresh configuration.
     """
 
+    def heeding(learner: PpoCfg) -> PpoCfg:
+        # A short horizon, since the reward is progress; and a head that foretells the named thing and its goal.
+        return replace(learner, gamma=0.9, lam=0.9, labels=NAMED, label_weight=0.3)
+
     def student(learner: Callable[[bool], PpoCfg]) -> Preset:
-        return Preset(replace(make_env_cfg(), num_envs=STUDENTS, reward="dense"), learner(True))
+        env = replace(make_env_cfg(), num_envs=STUDENTS, reward="dense", critic=True)
+        return Preset(env, heeding(learner(True)))
 
     ways = {
         "ppo": on_policy.bounded,
@@ -132,7 +139,7 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
     sees = replace(make_env_cfg(), num_envs=ENVS, observer="camera")
     model = {"vla": lambda: Preset(sees, imitation.vla(), "bc")}
     looks = replace(sees, num_envs=LOOKERS, reward="dense", image_px=48, cameras=(FRONT,), critic=True)
-    model |= {"rpd-images": lambda: Preset(looks, on_policy.looking(), "ppo")}
+    model |= {"rpd-images": lambda: Preset(looks, heeding(on_policy.looking()), "ppo")}
     return presets(make_env_cfg) | model | {name: partial(student, way) for name, way in ways.items()}
 
 
