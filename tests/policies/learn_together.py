@@ -8,6 +8,7 @@ environments; ``lost`` ends in the second process without a word.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def main(kind: str, folder: Path) -> None:
         own = ENVS // 2 if kind == "half" else ENVS // place.count
         trainer = learn_by_table(folder, own * place.rank, own)
         if kind == "lost":
+            # The launcher asks the other process to end as well, on a busy machine before that has noticed the loss.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             trainer.ppo_cfg = trainer.ppo_cfg.__class__(**{**vars(trainer.ppo_cfg), "total_steps": 10**9})
             draw = trainer.alg.actor.distribution
             draw.sample = lambda: draw.mean

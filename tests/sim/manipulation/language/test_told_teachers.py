@@ -15,6 +15,7 @@ from gantry_fixtures.arm import arm_bundle
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.algorithms.ppo import PPO, make_trainer
@@ -84,7 +85,7 @@ def test_a_teacher_of_numbers_teaches_a_student_of_pictures_which_leaves_as_a_bu
     trainer = make_trainer(run, None)
     seen = trainer.env.get_observations()
     assert seen["image/front"].dtype == torch.uint8
-    assert seen["critic"].shape[1] == plan_bundle.contract.observation_size
+    assert seen["critic"].shape[1] == plan_bundle.contract.observation_size + 6
     assert np.isfinite(next(trainer.work()).metrics["loss_imitation"])
     trained = PPO.open(run, tmp_path, trainer)
     golden = task.record(task, env, trained.make_policy, seed=1)
@@ -92,6 +93,43 @@ def test_a_teacher_of_numbers_teaches_a_student_of_pictures_which_leaves_as_a_bu
     bundle = load_bundle(trained.write_bundle(run.contract(), golden, tmp_path / "bundle"))
     assert [camera.name for camera in bundle.contract.cameras] == ["front"]
     assert bundle.contract.instruction is not None
+
+
+def test_the_critic_of_a_student_of_numbers_is_shown_the_ways_to_what_is_named_and_on_to_its_goal():
+    preset = find_task("yam-tell-push").preset("ppo")
+    env = ArmStepEnv(replace(preset.env, num_envs=3), seed=4)
+    for seen in (env.reset, lambda: env.step(torch.full((3, 4), 0.3)).obs):
+        seen, state = seen(), env.state
+        rows = torch.arange(3)
+        things = seen["state"][:, -31:-22].reshape(3, 3, 3)[rows, state.things.asked]
+        torch.testing.assert_close(seen["critic"][:, :3] * 0.1, state.object_from_ee)
+        torch.testing.assert_close(seen["critic"][:, 3:] * 0.1, state.goal - state.object_pos)
+        assert seen["critic"].shape == (3, preset.learner.labels)
+        # The policy sees the same with noise, among the other things and in its own units.
+        assert torch.corrcoef(torch.stack((things.flatten(), seen["critic"][:, :3].flatten())))[0, 1] > 0.99
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["ppo", "rpd", "dagger-ppo"])
+def test_the_actor_learns_to_foretell_what_is_named_while_it_learns_to_act(plan_bundle, way):
+    task = find_task("yam-tell-push")
+    preset = task.preset(way)
+    learner = replace(preset.learner, steps_per_env=8, minibatch_samples=64, total_steps=64 * 200)
+    planner = "" if way == "ppo" else f"bundle:{plan_bundle.path}"
+    preset = replace(preset, env=replace(preset.env, num_envs=8), learner=learner)
+    trainer = make_trainer(RunCfg(task, way, preset, seed=3, planner=planner), None)
+    work = trainer.work()
+    errors = [next(work).metrics["loss_labels"] for _ in range(12)]
+    assert errors[-1] < 0.5 * errors[0], errors
+    # The head is the learner's alone.
+    assert not any("label" in name for name, _ in trainer.alg.actor.as_onnx().named_parameters())
+    trainer.env.close()
+
+
+def test_a_network_that_foretells_nothing_has_no_labels():
+    with pytest.raises(GantryError, match="learner.labels is 6, and network 'mlp' foretells nothing"):
+        replace(find_task("yam-tell-push").preset("ppo").learner, network="mlp")
 
 
 def test_pictures_and_their_network_belong_together():
