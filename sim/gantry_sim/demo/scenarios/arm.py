@@ -16,6 +16,7 @@ from gantry_deploy.cli.command import counted
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Event, SafetyConfig
 from gantry_deploy.control.supervised_run import WalkSession
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.evaluation.metrics import Score as Interval
 from gantry_deploy.evaluation.metrics import rate_interval
 from gantry_deploy.report import Score
@@ -131,7 +132,7 @@ class Arm(Scenario):
     def plan(self, name: str, bundle: Bundle, folder: Path, say: Say) -> Plan:
         """The episodes, by the launch description ``sim_arm`` or in this process."""
         task = bundle.contract.provenance.task
-        episode_s = stages.episode_s(task)
+        episode_s, options = stages.episode_s(task), embodiment_of(bundle.contract).simulated_options(bundle.contract)
         told: tuple[str, ...] = ()
         if bundle.contract.instruction is not None:
             told = choose_instructions(task, bundle, self.trials, self.instructions, folder, say, self.read)
@@ -162,7 +163,7 @@ class Arm(Scenario):
             outputs={"robot_statistics": ROBOT, "episode_results": TRIALS},
             done="Done.",
             seconds=self.trials * (episode_s + OVERHEAD_S),
-            make_robot=lambda spec, paced: BenchRobot(spec, task=task, seed=stages.EPISODES_SEED, realtime=paced),
+            make_robot=lambda spec, paced: BenchRobot(spec, seed=stages.EPISODES_SEED, realtime=paced, **options),
             operate=operate,
             parameters=PARAMETERS,
             safety=SafetyConfig(state_timeout_s=STATE_TIMEOUT_S),

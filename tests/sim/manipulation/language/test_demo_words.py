@@ -120,3 +120,18 @@ def test_what_it_could_not_follow_is_refused(bundle, tmp_path, capsys):
     assert "shows a finished policy that is told in words; leave out --task" in capsys.readouterr().err
     assert main(["demo", "--instruction", RED]) == 2
     assert "--instruction belongs to demos of arms" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_packaged_policy_looks_and_does_what_it_is_told_and_its_episodes_are_filmed(tmp_path):
+    said = ["--instruction", "pick up the red cube", "--instruction", "put the cylinder on the white disc"]
+    quick = ["--trials", "2", "--episodes", "0", "--no-ros", "--output", str(tmp_path / "out")]
+    code = main(["demo", "--language", *said, *quick, "--json", str(tmp_path / "result.json")])
+    result = json.loads((tmp_path / "result.json").read_text())
+    (rollout,) = result["rollouts"]
+    assert [row["instruction"] for row in rollout["episodes"]] == [said[1], said[3]]
+    done = rollout["success"]["mean"]
+    assert (code == 0) == (done == 1.0)
+    assert done > 0.0
+    assert rollout["rerun_difference"] is None, "pictures are not recorded"
+    assert (tmp_path / "out" / "walk.mp4").stat().st_size > 10_000

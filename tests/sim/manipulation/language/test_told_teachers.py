@@ -128,7 +128,7 @@ def test_the_actor_learns_to_foretell_what_is_named_while_it_learns_to_act(plan_
 
 
 def test_a_network_that_foretells_nothing_has_no_labels():
-    with pytest.raises(GantryError, match="learner.labels is 6, and network 'mlp' foretells nothing"):
+    with pytest.raises(GantryError, match=r"learner\.labels is 6, and network 'mlp' foretells nothing"):
         replace(find_task("yam-tell-push").preset("ppo").learner, network="mlp")
 
 
