@@ -226,7 +226,7 @@ class ArmStepEnv:
         return seen
 
     def _known(self) -> Tensor:
-        """What the critic is shown, (N, size): the numbers of the scene where the policy sees pictures, and last the
+        """Observation of the critic, (N, size): the numbers of the scene where the policy sees pictures, and last the
         way from the end effector to the object and on to its goal, in units of :data:`LABEL_UNIT_M`."""
         state = self.state
         state.refresh()
