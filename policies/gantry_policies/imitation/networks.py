@@ -62,7 +62,7 @@ class ChunkMlp(nn.Module):
                 self.scales.append(nn.Linear(cfg.width, 2 * after))
         self.dropout = nn.Dropout(cfg.dropout)
         self.head = nn.Linear(sizes[-1], steps * action_size)
-        self.label_head = label_head(seen + said or sizes[-1], cfg)
+        self.label_head = label_head(seen + said if seen else sizes[-1], cfg)
         self.shape = (steps, action_size)
 
     def forward(self, obs: Observation) -> Tensor:
@@ -70,8 +70,8 @@ class ChunkMlp(nn.Module):
         return self.planned(obs)[0]
 
     def planned(self, obs: Observation) -> tuple[Tensor, Tensor]:
-        """The plan ``(B, T, n)``, and a summary ``(B, w)`` of images and words, or of the numbers where there are
-        neither."""
+        """The plan ``(B, T, n)``, and a summary ``(B, w)`` of images and words, or of numbers and words without
+        images."""
         numbers, words = split_words(obs[STATE], self.vocabulary)
         said = None if self.words is None or words is None else self.words.summary(words)
         seen = None if self.summary is None else self.summary(self.image_encoder(obs, said))
@@ -82,8 +82,8 @@ class ChunkMlp(nn.Module):
                 scale, shift = self.scales[index](said).chunk(2, dim=1)
                 hidden = hidden * (1.0 + scale) + shift
             hidden = self.dropout(torch.relu(hidden))
-        told = [part for part in (seen, said) if part is not None]
-        return self.head(hidden).unflatten(1, self.shape), torch.cat(told, dim=1) if told else hidden
+        summary = hidden if seen is None else seen if said is None else torch.cat((seen, said), dim=1)
+        return self.head(hidden).unflatten(1, self.shape), summary
 
 
 class ChunkTransformer(nn.Module):

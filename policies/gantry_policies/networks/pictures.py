@@ -58,7 +58,7 @@ class PictureModel(CNNModel):
             "activation": "elu",
         }
         super().__init__(obs, *args, cnn_cfg=layers, **kwargs)
-        self.label_head = nn.Linear(self._get_latent_dim(), labels) if labels else None
+        self.label_head = nn.Linear(self._latent_size, labels) if labels else None
         raw = torch.zeros(layout.size, dtype=torch.bool)
         for term in layout.terms:
             if term.name == INSTRUCTION_TERM:
@@ -78,7 +78,8 @@ class PictureModel(CNNModel):
         layout, words = self._build
         self.numbers = InstructedEncoder(layout, words) if layout.vocabulary else None
         size = self.obs_dim if self.numbers is None else self.numbers.latent_size
-        return size + self.cnn_latent_dim
+        self._latent_size: int = size + self.cnn_latent_dim
+        return self._latent_size
 
 
 class PictureActor(nn.Module):

@@ -135,9 +135,10 @@ class PpoCfg:
     """Most samples of a minibatch: a rollout is cut into as few equal ones as that allows, and ``minibatches`` is of
     no effect; 0 for a fixed number of minibatches."""
     labels: int = 0
-    """Numbers that the actor foretells while it learns, the last ones that the critic is shown."""
+    """Numbers that a head on the actor's encoder foretells while it learns, the last ones that the critic is shown; 0
+    for no such head. For networks that read an instruction or look."""
     label_weight: float = 0.0
-    """Weight of the squared error of it; 0 for no such head. For networks that read an instruction or look."""
+    """Weight of its squared error."""
     final_clip_factor: float = 1.0
     """The clip falls linearly to this share of itself."""
 
@@ -174,8 +175,18 @@ class PpoCfg:
     def _require_labels(self) -> None:
         if self.labels < 0:
             raise GantryError(f"learner.labels is {self.labels}, expected at least 0.")
+        if bool(self.labels) != (self.label_weight > 0.0):
+            raise GantryError(
+                f"learner.labels is {self.labels} and learner.label_weight {self.label_weight:g}, expected both above "
+                "0, or both 0."
+            )
         if self.labels and self.network in FLAT:
             raise GantryError(f"learner.labels is {self.labels}, and network '{self.network}' foretells nothing.")
+        if self.labels and self.mirror == "critic":
+            raise GantryError(
+                f"learner.labels is {self.labels}, and learner.mirror 'critic' mirrors them without what the actor "
+                "sees; expected 'both' or 'none'."
+            )
 
     def _require_ranges(self) -> None:
         for names, fits, expected in _RANGES:
@@ -254,7 +265,7 @@ class PpoCfg:
                 "learn_threads": learn_threads,
                 "chunk_rows": self.chunk_rows,
                 "packing": self._packing(layout),
-                "label_weight": self.label_weight if self.labels else 0.0,
+                "label_weight": self.label_weight,
                 "rnd_cfg": None,
             },
             "actor": self.actor_model(layout),

@@ -26,7 +26,7 @@ from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.symmetry import RandomMirror, mirror_mean_and_std
 
 CRITIC = "critic"
-"""Group of observations that the critic alone is shown."""
+"""Group of observations of the critic, the end of which an actor may learn to foretell."""
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2

@@ -15,6 +15,7 @@ from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
 from gantry_deploy.observations.mirrors import MirrorMap
+from gantry_hardware.errors import GantryError
 from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import IMAGE_PREFIX
@@ -31,7 +32,7 @@ from gantry_policies.common.checkpoint import (
 )
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.ppo import FewSamplePPO
+from gantry_policies.on_policy.ppo import CRITIC, FewSamplePPO
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
 STOP_WITHIN_S = 5.0
@@ -103,7 +104,10 @@ class PpoTrainer(Trainer):
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
         samples = cfg.steps_per_env * env.num_envs
-        groups = [str(name) for name in env.get_observations().keys()]  # noqa: SIM118 - a TensorDict
+        seen = env.get_observations()
+        groups = [str(name) for name in seen.keys()]  # noqa: SIM118 - a TensorDict
+        if cfg.labels > (shown := seen[CRITIC].shape[-1] if CRITIC in groups else 0):
+            raise GantryError(f"learner.labels is {cfg.labels}, and the critic is shown {shown} numbers.")
         images = tuple(sorted(name for name in groups if name.startswith(IMAGE_PREFIX)))
         with _as_one_process():
             runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples, images), None, device)
@@ -215,8 +219,9 @@ class PpoTrainer(Trainer):
         if not policy_only:
             processes.require_as_begun(state.get("processes", 1))
         try:
-            self._require_same_networks(path, state)
-            self.alg.load(state, None, True)
+            needed = ("actor",) if policy_only else ("actor", "critic")
+            self._require_same_networks(path, state, needed)
+            self.alg.load(state, {"actor": True, "iteration": True} if policy_only else None, True)
             self.iteration, self._env_steps = state["iteration"], state["env_steps"]
             self.wall_s, self.rows = state["wall_s"], state["rows"]
             if not policy_only:
@@ -232,9 +237,9 @@ class PpoTrainer(Trainer):
             raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's {text}.") from error
         return path
 
-    def _require_same_networks(self, path: Path, state: dict[str, Any]) -> None:
+    def _require_same_networks(self, path: Path, state: dict[str, Any], needed: tuple[str, ...]) -> None:
         own = self.alg.save()
-        for name in ("actor", "critic"):
+        for name in needed:
             difference = weights_difference(own[f"{name}_state_dict"], state[f"{name}_state_dict"])
             if difference:
                 raise UnusableCheckpointError(

@@ -80,7 +80,8 @@ class ArmStepEnv:
         self.max_episode_steps = int(self.env.max_episode_length)
         self.dt_s = self.env.step_dt
         self._eyes = _make_eyes(self.env, cfg)
-        self._scene = _scene_builder(self.env, cfg) if cfg.critic and cfg.observer == "camera" else None
+        whole = cfg.observer == "camera" or not self.state.rule.bench.is_told
+        self._scene = _scene_builder(self.env, cfg) if cfg.critic and whole else None
         pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
         self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
         self.joint_targets = torch.zeros(self.num_envs, len(self.state.contract.joint_names), device=device)
@@ -101,6 +102,10 @@ class ArmStepEnv:
         """(N, 3) place of the object to handle, or (N, 6), that and the place where it belongs, in the arm's base frame
         [m]; in tasks that are told in words, of what the instruction names."""
         return torch.cat((self.state.object_pos, self.state.goal), dim=-1)
+
+    def observe(self) -> Observation:
+        """The newest observations, (N, ...) by key; empty before the first reset."""
+        return self._obs
 
     def reset(self) -> Observation:
         """Begin new episodes everywhere; returns their first observations, (N, ...) by key, scaled."""
@@ -162,6 +167,7 @@ class ArmStepEnv:
             "ages": list(self._ages),
             "actions": actions.cpu(),
             "noise": self.state.noise.get_state(),
+            "outcomes": list(self._outcomes),
         }
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
@@ -192,6 +198,8 @@ class ArmStepEnv:
         else:
             self.state.episodes[:] = [count + 1 for count in episodes]
         self.state.noise.set_state(state["noise"])
+        self._outcomes.clear()
+        self._outcomes.extend(state.get("outcomes", ()))
 
     def _remember(self, action: Tensor, ended: Tensor) -> None:
         self._actions.append(action.detach().clone())
@@ -226,8 +234,9 @@ class ArmStepEnv:
         return seen
 
     def _known(self) -> Tensor:
-        """Observation of the critic, (N, size): the numbers of the scene where the policy sees pictures, and last the
-        way from the end effector to the object and on to its goal, in units of :data:`LABEL_UNIT_M`."""
+        """Observation of the critic, (N, size): the numbers of the scene where the policy sees pictures or is told
+        nothing in words, and last the way from the end effector to the object and on to its goal, in units of
+        :data:`LABEL_UNIT_M`. Critics that read words are shown what the policy sees besides."""
         state = self.state
         state.refresh()
         ways = torch.cat((state.object_from_ee, state.goal_from_object), dim=-1) / LABEL_UNIT_M

@@ -53,11 +53,21 @@ def check(run: RunCfg) -> None:
         )
     _check_teacher(run)
     check_teacher(run)
+    _check_labels(run)
     envs, learner = run.preset.env.num_envs, run.preset.learner
     minibatches = learner.minibatches_of(envs * learner.steps_per_env)
     if envs * learner.steps_per_env < 2 * minibatches:
         raise RunError(
             f"{envs} environments x {learner.steps_per_env} steps are too few samples for {minibatches} minibatches."
+        )
+
+
+def _check_labels(run: RunCfg) -> None:
+    if run.preset.learner.labels and not getattr(run.preset.env, "critic", False):
+        raise RunError(
+            f"learner.labels is {run.preset.learner.labels}, and nothing but the policy's own observation is shown to "
+            f"the critic of '{run.task.name}', configured like this; expected env.critic=true, or learner.labels and "
+            "learner.label_weight 0."
         )
 
 

@@ -15,6 +15,7 @@ from gantry_fixtures.arm import arm_bundle
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
+from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.registry import find_task
@@ -78,7 +79,10 @@ def test_names_of_teachers_that_plan_are_told_from_folders(tmp_path, monkeypatch
 def test_a_teacher_of_numbers_teaches_a_student_of_pictures_which_leaves_as_a_bundle(plan_bundle, tmp_path):
     task = find_task("yam-tell-push")
     preset = task.preset("rpd-images")
-    learner = replace(preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=64)
+    remembering = replace(preset.learner.guide, imitation_iterations=1, aggregate_rollouts=2)
+    learner = replace(
+        preset.learner, steps_per_env=4, minibatch_samples=8, total_steps=64, guide=remembering
+    )  # DAgger remembers pictures, too.
     env = replace(preset.env, num_envs=4, image_px=24)
     run = RunCfg(task, "rpd-images", replace(preset, env=env, learner=learner), planner=f"bundle:{plan_bundle.path}")
     PPO.check(run)
@@ -127,9 +131,49 @@ def test_the_actor_learns_to_foretell_what_is_named_while_it_learns_to_act(plan_
     trainer.env.close()
 
 
-def test_a_network_that_foretells_nothing_has_no_labels():
-    with pytest.raises(GantryError, match=r"learner\.labels is 6, and network 'mlp' foretells nothing"):
-        replace(find_task("yam-tell-push").preset("ppo").learner, network="mlp")
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"network": "mlp"}, "learner.labels is 6, and network 'mlp' foretells nothing"),
+        ({"label_weight": 0.0}, "learner.labels is 6 and learner.label_weight 0, expected both above 0, or both 0"),
+        ({"mirror": "critic"}, "learner.labels is 6, and learner.mirror 'critic' mirrors them without what the actor"),
+        ({"labels": -1}, "learner.labels is -1, expected at least 0"),
+    ],
+)
+def test_labels_that_nothing_foretells_are_refused(change, text):
+    with pytest.raises(GantryError) as refused:
+        replace(find_task("yam-tell-push").preset("ppo").learner, **change)
+    assert text in str(refused.value)
+
+
+def test_labels_that_the_critic_is_not_shown_are_refused():
+    task = find_task("yam-tell-push")
+    preset = task.preset("ppo")
+    blind = replace(preset, env=replace(preset.env, num_envs=4, critic=False))
+    with pytest.raises(
+        RunError, match=r"learner\.labels is 6, and nothing but the policy's own observation .* env\.crit"
+    ):
+        PPO.check(RunCfg(task, "ppo", blind))
+    learner = replace(preset.learner, labels=20, steps_per_env=4, minibatch_samples=8)
+    many = replace(preset, env=replace(preset.env, num_envs=4), learner=learner)
+    with pytest.raises(GantryError, match=r"learner\.labels is 20, and the critic is shown 6 numbers"):
+        make_trainer(RunCfg(task, "ppo", many), None)
+
+
+def test_a_training_that_goes_on_goes_on_in_the_midst_of_its_episodes():
+    cfg = replace(find_task("yam-tell-push").preset("ppo").env, num_envs=2)
+    first = BatchedVecEnv(ArmStepEnv(cfg, seed=4))
+    for _ in range(5):
+        first.step(torch.full((2, 4), 0.2))
+    state, seen = first.training_state(), first.get_observations()
+    second = BatchedVecEnv(ArmStepEnv(cfg, seed=4))
+    second.restore_training_state(state)
+    found = second.get_observations()
+    for group in ("actor", "critic"):
+        torch.testing.assert_close(found[group], seen[group])
+    assert second.training_state()["ages"] == [5, 5]
+    for env in (first, second):
+        env.close()
 
 
 def test_pictures_and_their_network_belong_together():

@@ -157,6 +157,11 @@ class SensedRobot(TopicSenses):
         if HasTask not in self._own:
             super().follow_scene()
 
+    def note_scene(self) -> None:
+        """As of the base, for a robot that does not know its scene itself."""
+        if HasTask not in self._own:
+            super().note_scene()
+
     def follow_pictures(self, cameras: tuple[str, ...]) -> None:
         """As of the base, for a robot without cameras."""
         if HasImages not in self._own:
