@@ -122,10 +122,10 @@ class BcCfg:
     """Weight of the divergence of styles from a standard normal distribution, with ``network.latent``."""
     label_weight: float = 0.0
     """Weight of the squared error of labels, ``observation.environment_state`` of a dataset, for example the places of
-    what an instruction names. They are foretold while learning alone, so that an encoder comes to see what they tell;
+    what an instruction names. They are predicted while learning alone, so that an encoder comes to see what they tell;
     of no effect on demonstrations without them."""
     validation_share: float = 0.1
-    """Share of episodes that are not learned from, to see how well others are foretold; 0 for none."""
+    """Share of episodes that are not learned from, to see how well others are predicted; 0 for none."""
     eval_every_steps: int = 0
     """Updates between evaluations in environments, each of which keeps a policy; 0 for none but the last one."""
     eval_episodes: int = 50

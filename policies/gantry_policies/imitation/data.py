@@ -116,7 +116,7 @@ class Shuffle:
 
 
 def split_episodes(count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Episodes to learn from, and those to see how well others are foretold, drawn from a seed.
+    """Episodes to learn from, and those to see how well others are predicted, drawn from a seed.
 
     Args:
         count: All episodes.

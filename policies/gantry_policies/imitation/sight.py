@@ -90,7 +90,7 @@ class SceneEncoder(nn.Module):
 
 
 def label_head(width: int, cfg: NetworkCfg) -> nn.Linear | None:
-    """Head that foretells the labels of demonstrations from ``(B, width)``, while learning alone; None without any."""
+    """Head that predicts the labels of demonstrations from ``(B, width)``, while learning alone; None without any."""
     return nn.Linear(width, cfg.labels) if cfg.labels else None
 
 

@@ -41,7 +41,7 @@ class CloningTrainer(Trainer):
         data: To learn from.
         cfg: How.
         run_dir: Folder for metrics, checkpoints and policies; None to write nothing.
-        validation: Other episodes, to see how well they are foretold.
+        validation: Other episodes, to see how well they are predicted.
         eval_env: Environments to evaluate in; None for none.
         provenance: What is known of the data, as JSON can hold it; goes into every policy.
         device: Of the network; the data is wherever it is.
@@ -253,8 +253,8 @@ class CloningTrainer(Trainer):
     def _metrics(self) -> dict[str, float]:
         means = {name: total / self._summed for name, total in self._sums.items()}
         self._sums, self._summed = {}, 0
-        foretold = self.validate()
-        others = {} if foretold is None else {"validation_l1": foretold}
+        predicted = self.validate()
+        others = {} if predicted is None else {"validation_l1": predicted}
         return {**means, **others, "learning_rate": float(self._optimizer.param_groups[0]["lr"])}
 
     def _keep(self) -> None:

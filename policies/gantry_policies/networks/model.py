@@ -39,7 +39,7 @@ class PerceptiveModel(MLPModel):
         encoder: A name of :data:`ENCODERS`.
         sizes: Of the encoder.
         layout: Of the flat observation.
-        labels: Numbers that a head foretells from the latent while learning; it is not exported.
+        labels: Numbers that a head predicts from the latent while learning; it is not exported.
         kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves map, raster and words alone: a map's metres
             share the coordinates' scale, a statistic per cell would undo what convolutions share, and a word is a name.
 

@@ -135,7 +135,7 @@ class PpoCfg:
     """Most samples of a minibatch: a rollout is cut into as few equal ones as that allows, and ``minibatches`` is of
     no effect; 0 for a fixed number of minibatches."""
     labels: int = 0
-    """Numbers that a head on the actor's encoder foretells while it learns, the last ones that the critic is shown; 0
+    """Numbers that a head on the actor's encoder predicts while it learns, the last ones that the critic is shown; 0
     for no such head. For networks that read an instruction or look."""
     label_weight: float = 0.0
     """Weight of its squared error."""
@@ -181,7 +181,7 @@ class PpoCfg:
                 "0, or both 0."
             )
         if self.labels and self.network in FLAT:
-            raise GantryError(f"learner.labels is {self.labels}, and network '{self.network}' foretells nothing.")
+            raise GantryError(f"learner.labels is {self.labels}, and network '{self.network}' predicts nothing.")
         if self.labels and self.mirror == "critic":
             raise GantryError(
                 f"learner.labels is {self.labels}, and learner.mirror 'critic' mirrors them without what the actor "

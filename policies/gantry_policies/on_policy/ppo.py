@@ -26,7 +26,7 @@ from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.symmetry import RandomMirror, mirror_mean_and_std
 
 CRITIC = "critic"
-"""Group of observations of the critic, the end of which an actor may learn to foretell."""
+"""Group of observations of the critic, the end of which an actor may learn to predict."""
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
@@ -54,8 +54,8 @@ class FewSamplePPO(PPO):
         learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update of a Gaussian policy unless there are chunks.
         chunk_rows: Most rows of a minibatch that run through the networks at once; 0 for no limit.
         packing: How rollouts keep rasters in little memory; None to keep observations as they are.
-        label_weight: Weight of foretelling what the last numbers of the critic's group say, by the actor's
-            ``label_head``; 0 for an actor without.
+        label_weight: Weight of the squared error with which the actor's ``label_head`` predicts the last numbers of
+            the critic's group; 0 for an actor without this head.
         **kwargs: As for rsl_rl's PPO.
 
     Raises:
@@ -229,15 +229,14 @@ class FewSamplePPO(PPO):
     def _label_loss(
         self, actor: Any, encoding: Encoding, observations: dict[str, Tensor]
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        """Weighted squared error of foretelling, and it as it is reported; nothing of an actor that foretells nothing.
+        """Weighted squared error of the predicted labels, and its entry in the log; 0 and none without a label head.
 
-        What the critic is shown of named things is a teacher of words and places to the actor, whose reward alone tells
-        them apart in many samples.
+        The labels teach the actor which thing and goal the words name; the reward alone needs many more samples.
         """
         if self._label_weight == 0.0:
             return 0.0, {}
-        foretold = actor.label_head(encoding.latent)
-        error = (foretold - observations[CRITIC][:, -foretold.shape[1] :]).square().mean()
+        predicted = actor.label_head(encoding.latent)
+        error = (predicted - observations[CRITIC][:, -predicted.shape[1] :]).square().mean()
         return self._label_weight * error, {"labels": error.detach()}
 
     def _policy_losses(self, actor: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

@@ -304,7 +304,7 @@ def read_trials(path: Path) -> tuple[Trial, ...]:
 def rerun_difference(episodes: Sequence[Measured], bundle: Bundle) -> float | None:
     """Largest difference of the recorded actions, and of those of their base, from what the bundle's networks answer to
     the recorded observations: in order where they plan ahead, else at every :data:`RERUN_EVERY`-th tick; None without
-    an episode, and for a policy with cameras, whose pictures are not recorded."""
+    an episode, and for a policy with cameras, since recordings hold no pictures."""
     differences: list[float] = []
     contract = bundle.contract
     if contract.cameras:

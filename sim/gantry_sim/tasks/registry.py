@@ -157,7 +157,7 @@ class Task:
     package; asked before anything is written."""
     labels: Callable[[Any], tuple[str, ...]] = lambda env_cfg: ()
     """Names of the k places in the robot's base frame that the environments' ``labels()`` tells, (N, 3 k) in m. They
-    are recorded with demonstrations, for learners that foretell them."""
+    are recorded with demonstrations, for learners that predict them."""
     slow_start: Callable[[Any], str] = lambda env_cfg: ""
     """Slow part of an env configuration before the first step, a sentence for people; empty for none."""
     suites: Mapping[str, Suite] = field(default_factory=dict)

@@ -37,8 +37,8 @@ STUDENTS = 128
 """Environments side by side of on-policy students."""
 LOOKERS = 32
 """The same of those that look at pictures."""
-NAMED = 6
-"""Numbers that say where the named thing and its goal are."""
+LABELS = 6
+"""Numbers of the ways to the named thing and from there to its goal."""
 
 
 class ExpertPolicy:
@@ -122,13 +122,13 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
         make_env_cfg: The task's fresh configuration.
     """
 
-    def heeding(learner: PpoCfg) -> PpoCfg:
-        # A short horizon, since the reward is progress; and a head that foretells the named thing and its goal.
-        return replace(learner, gamma=0.9, lam=0.9, labels=NAMED, label_weight=0.3)
+    def with_labels(learner: PpoCfg) -> PpoCfg:
+        # A short horizon, since the reward is progress; and a head that predicts the named thing and its goal.
+        return replace(learner, gamma=0.9, lam=0.9, labels=LABELS, label_weight=0.3)
 
     def student(learner: Callable[[bool], PpoCfg]) -> Preset:
         env = replace(make_env_cfg(), num_envs=STUDENTS, reward="dense", critic=True)
-        return Preset(env, heeding(learner(True)))
+        return Preset(env, with_labels(learner(True)))
 
     ways = {
         "ppo": on_policy.bounded,
@@ -139,7 +139,7 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
     sees = replace(make_env_cfg(), num_envs=ENVS, observer="camera")
     model = {"vla": lambda: Preset(sees, imitation.vla(), "bc")}
     looks = replace(sees, num_envs=LOOKERS, reward="dense", image_px=48, cameras=(FRONT,), critic=True)
-    model |= {"rpd-images": lambda: Preset(looks, heeding(on_policy.looking()), "ppo")}
+    model |= {"rpd-images": lambda: Preset(looks, with_labels(on_policy.looking()), "ppo")}
     return presets(make_env_cfg) | model | {name: partial(student, way) for name, way in ways.items()}
 
 

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("gantry.dataset")
 
 
 def few_demos() -> BcCfg:
-    """Some dozens of demonstrations are learned by then; more updates foretell other episodes worse."""
+    """Some dozens of demonstrations are learned by then; more updates predict other episodes worse."""
     return replace(config.state(), steps=1_500, batch_size=128)
 
 
@@ -82,11 +82,11 @@ def with_words(cfg: BcCfg, run: RunCfg) -> BcCfg:
 
 
 def with_labels(cfg: BcCfg, demos: DemoSet) -> BcCfg:
-    """Settings of a network that foretells the labels of demonstrations, where they have any and they count."""
+    """Settings of a network that predicts the labels of demonstrations, where they have any and they count."""
     labels = demos.labels.shape[1] if demos.labels is not None and cfg.label_weight else 0
     if cfg.label_weight and demos.labels is None:
         _LOG.warning(
-            "learner.label_weight is %g, and the demonstrations have no %s: there is nothing to foretell.",
+            "learner.label_weight is %g, and the demonstrations have no %s: there is nothing to predict.",
             cfg.label_weight,
             ENVIRONMENT_STATE,
         )

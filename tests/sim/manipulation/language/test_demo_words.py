@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import Acceptance, Provenance
 from gantry_deploy.errors import InstructionError
@@ -16,6 +17,7 @@ from gantry_deploy.recording.reader import read_recording
 from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan, told_contract, told_plan
 from gantry_hardware.robots import robot_spec
 from gantry_sim.backends.workbench_robot import BenchRobot
+from gantry_sim.cli.demo import TOLD
 from gantry_sim.demo.pipeline import Demo
 from gantry_sim.demo.scenario import DemoConfig, Display
 from gantry_sim.demo.scenarios.arm import Arm
@@ -124,14 +126,11 @@ def test_what_it_could_not_follow_is_refused(bundle, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_the_packaged_policy_looks_and_does_what_it_is_told_and_its_episodes_are_filmed(tmp_path):
-    said = ["--instruction", "pick up the red cube", "--instruction", "put the cylinder on the white disc"]
-    quick = ["--trials", "2", "--episodes", "0", "--no-ros", "--output", str(tmp_path / "out")]
-    code = main(["demo", "--language", *said, *quick, "--json", str(tmp_path / "result.json")])
-    result = json.loads((tmp_path / "result.json").read_text())
-    (rollout,) = result["rollouts"]
-    assert [row["instruction"] for row in rollout["episodes"]] == [said[1], said[3]]
-    done = rollout["success"]["mean"]
-    assert (code == 0) == (done == 1.0)
-    assert done > 0.0
-    assert rollout["rerun_difference"] is None, "pictures are not recorded"
+    said = ("pick up the red cube", "put the cylinder on the white disc")
+    config = DemoConfig(tmp_path / "out", find_bundle(TOLD), ros=False, episodes=0, realtime=False)
+    outcome = Demo(Arm(trials=2, instructions=said), config, Display()).run()
+    recorded = outcome.recorded[0]
+    assert tuple(episode.instruction for episode in recorded.episodes) == said
+    assert any(episode.trial.done for episode in recorded.episodes)
+    assert recorded.rerun is None, "pictures are not recorded"
     assert (tmp_path / "out" / "walk.mp4").stat().st_size > 10_000

@@ -116,7 +116,7 @@ def test_the_critic_of_a_student_of_numbers_is_shown_the_ways_to_what_is_named_a
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["ppo", "rpd", "dagger-ppo"])
-def test_the_actor_learns_to_foretell_what_is_named_while_it_learns_to_act(plan_bundle, way):
+def test_the_actor_learns_to_predict_what_is_named_while_it_learns_to_act(plan_bundle, way):
     task = find_task("yam-tell-push")
     preset = task.preset(way)
     learner = replace(preset.learner, steps_per_env=8, minibatch_samples=64, total_steps=64 * 200)
@@ -134,13 +134,13 @@ def test_the_actor_learns_to_foretell_what_is_named_while_it_learns_to_act(plan_
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"network": "mlp"}, "learner.labels is 6, and network 'mlp' foretells nothing"),
+        ({"network": "mlp"}, "learner.labels is 6, and network 'mlp' predicts nothing"),
         ({"label_weight": 0.0}, "learner.labels is 6 and learner.label_weight 0, expected both above 0, or both 0"),
         ({"mirror": "critic"}, "learner.labels is 6, and learner.mirror 'critic' mirrors them without what the actor"),
         ({"labels": -1}, "learner.labels is -1, expected at least 0"),
     ],
 )
-def test_labels_that_nothing_foretells_are_refused(change, text):
+def test_labels_that_nothing_predicts_are_refused(change, text):
     with pytest.raises(GantryError) as refused:
         replace(find_task("yam-tell-push").preset("ppo").learner, **change)
     assert text in str(refused.value)
