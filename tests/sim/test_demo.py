@@ -369,7 +369,7 @@ def test_two_processes_never_choose_the_same_domain():
         (["--task", "velocity-flat-go3"], "velocity-flat-go2"),
         (["--set", "env.num_env=3"], "num_envs"),
         (["--seed", "10007"], "10007"),
-        (["--bundle", "b", "--set", "env.num_envs=3"], "nothing is trained"),
+        (["--bundle", "b", "--set", "env.num_envs=3"], "train nothing"),
         (["--seconds", "nan"], "--seconds is nan"),
     ],
 )

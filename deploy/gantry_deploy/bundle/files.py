@@ -137,11 +137,13 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     for entry in sorted(folder.iterdir()):
-        if is_temporary(entry.name) or (entry.name == SCRATCH and entry.is_dir()):
+        if is_temporary(entry.name):
             continue
-        if entry.name == NEXT and folder != staged and entry.is_dir() and not entry.is_symlink():
+        mode = entry.lstat().st_mode  # asked once: beside a writer, a second answer can differ from the first
+        if entry.name == SCRATCH and stat.S_ISDIR(mode):
+            continue
+        if entry.name == NEXT and folder != staged and stat.S_ISDIR(mode):
             raise FileNotFoundError(f"{entry.name} came while the files around it were read")
-        mode = entry.lstat().st_mode
         if stat.S_ISLNK(mode):
             raise BundleError(
                 f"{path_text(folder)}: '{printable(entry.name)}' is a link; a bundle holds plain files only."
