@@ -2,16 +2,21 @@
 
 import json
 import queue
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gantry_deploy.benchmarks.ros import wait_for_policy
-from gantry_deploy.benchmarks.runtime import aims_of, bundle_at_rate, measure_loop, measure_step, measure_timer
+from gantry_deploy.benchmarks.runtime import aims_of, bundle_at_rate, measure_loop, measure_timer
+from gantry_deploy.benchmarks.step import measure_step
 from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle
 from gantry_deploy.cli.main import main
+from gantry_deploy.contract.parts import InstructionSpec
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_fixtures.arm import arm_bundle, told_contract, told_plan, with_cameras
 from gantry_fixtures.footsteps import stepping_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -44,6 +49,22 @@ def test_steps_and_loops_of_a_policy_that_looks_at_a_map(tmp_path):
     assert loop["timing"]["infer"]["count"] > 0
     with pytest.raises(GantryError, match="neither a depth camera nor a map"):
         measure_loop(bundle, SPEC, "mock", 20.0, 1.0)
+
+
+def test_steps_of_a_policy_that_is_told_and_looks_at_pictures_and_of_one_that_drives(tmp_path):
+    yam = robot_spec("yam")
+    told = told_contract(yam, InstructionSpec(("lift", "push"), ("lift the red cube",)))
+    told = with_cameras(told, "wrist", "front", size_px=8)
+    weight, bias = told_plan()
+    runner = PolicyRunner(arm_bundle(tmp_path / "arm", told, weight=weight, bias=bias), yam)
+    assert measure_step(runner, yam, 30)["infer"]["count"] == 30
+    assert runner.instruction == "lift the red cube"
+    silent = replace(told, instruction=InstructionSpec(("lift", "push"), ()))
+    with pytest.raises(GantryError, match="no example"):
+        measure_step(PolicyRunner(arm_bundle(tmp_path / "silent", silent, weight=weight, bias=bias), yam), yam, 3)
+    car = load_bundle(find_bundle("pretrained:drive-race"))
+    spec = robot_spec(car.contract.robot)
+    assert measure_step(PolicyRunner(car, spec), spec, 30)["step"]["count"] == 30
 
 
 def test_a_loop_runs_the_policy_at_the_asked_rate(bundle):

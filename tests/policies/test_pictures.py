@@ -12,11 +12,11 @@ from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_hardware.errors import GantryError
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.networks.pictures import PictureModel
-from gantry_policies.networks.sizes import PictureNetCfg, WordsNetCfg
-from gantry_policies.on_policy.presets import looking
+from gantry_policies.networks.sizes import KeypointsCfg, WordsNetCfg
+from gantry_policies.on_policy.presets import dagger_then_ppo, distilled, looking
 
 LAYOUT = ObservationLayout((TermSlice("numbers", 0, 2), TermSlice("instruction", 2, MAX_WORDS)), vocabulary=3)
-SMALL = PictureNetCfg((4, 8), (3, 3), (2, 2))
+SMALL = KeypointsCfg(stem_width=8, width=16, keypoints=4)
 
 
 def model_of(groups, layout=LAYOUT):
@@ -35,15 +35,21 @@ def model_of(groups, layout=LAYOUT):
 
 
 def seen(rows=128):
-    """A picture whose left or right half is bright, and a word that says which half to answer."""
+    """A picture of a red and a blue spot, and a word that says which one's column to answer, from -1 to 1."""
     generator = torch.Generator().manual_seed(0)
-    halves = torch.randint(0, 256, (rows, 2), generator=generator)
-    picture = halves[:, None, None, :, None].expand(rows, 3, 16, 2, 8).reshape(rows, 3, 16, 16).to(torch.uint8)
+    columns = torch.randint(0, 14, (rows, 2), generator=generator)
+    heights = torch.tensor([2, 10]) + torch.randint(0, 4, (rows, 2), generator=generator)
+    picture = torch.full((rows, 3, 16, 16), 90, dtype=torch.uint8)
+    for row in range(rows):
+        for spot, colour in enumerate((0, 2)):
+            x, y = columns[row, spot], heights[row, spot]
+            picture[row, :, y : y + 2, x : x + 2] = 0
+            picture[row, colour, y : y + 2, x : x + 2] = 250
     which = torch.randint(0, 2, (rows,), generator=generator)
     flat = torch.zeros(rows, LAYOUT.size)
     flat[:, :2] = torch.randn(rows, 2, generator=generator) * 3.0 + 5.0
     flat[:, 2], flat[:, 3] = 2.0, 3.0 + which
-    answer = halves.gather(1, which[:, None]).float() / 128.0 - 1.0
+    answer = columns.gather(1, which[:, None]).float() / 6.5 - 1.0
     return TensorDict({"actor": flat, "image/front": picture}, batch_size=[rows]), answer
 
 
@@ -77,12 +83,26 @@ def test_without_words_the_numbers_go_in_as_they_are():
 def test_a_network_of_pictures_needs_one():
     with pytest.raises(GantryError, match="these environments show none"):
         model_of(TensorDict({"actor": torch.zeros(3, LAYOUT.size)}, batch_size=[3]))
-    with pytest.raises(GantryError, match="as many of each"):
-        PictureNetCfg((4, 8), (3,), (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [({"width": 50}, "width is 50"), ({"keypoints": 0}, "keypoints is 0"), ({"stem_stride": 3}, "stem_stride is 3")],
+)
+def test_sizes_that_cannot_be_are_refused(sizes, message):
+    with pytest.raises(GantryError, match=message):
+        KeypointsCfg(**sizes)
 
 
 def test_the_actor_reads_pictures_and_the_critic_numbers():
-    described = looking().as_rsl_rl(None, layout=LAYOUT, images=("image/front",))
+    student = looking(distilled(instructed=True))
+    described = student.as_rsl_rl(None, layout=LAYOUT, images=("image/front",))
     assert described["obs_groups"] == {"actor": ["actor", "image/front"], "critic": ["actor", "critic"]}
-    plain = replace(looking(), network="words").as_rsl_rl(None, layout=LAYOUT, images=("image/front",))
+    plain = replace(student, network="words").as_rsl_rl(None, layout=LAYOUT, images=("image/front",))
     assert plain["obs_groups"]["actor"] == ["actor"]
+
+
+def test_dagger_keeps_its_samples_where_rollouts_are_shorter():
+    longer, shorter = dagger_then_ppo(instructed=True), looking(dagger_then_ppo(instructed=True))
+    assert longer.guide.imitation_iterations * 4 == shorter.guide.imitation_iterations
+    assert looking(replace(longer, guide=None)).guide is None

@@ -153,7 +153,7 @@ def test_sim_arm_is_an_arm_at_the_task_of_its_bundle_and_a_policy(tmp_path):
         {"bundle": path, "task": "yam-push", "seed": "3", "command_message": "positions", "options": '{"noise": 1.0}'}
     )
     options = json.loads(str(robot.parameters.pop("options")))
-    assert options == {"task": "yam-push", "seed": 3, "pictures_px": 84, "noise": 1.0}
+    assert options == {"task": "yam-push", "seed": 3, "pictures_px": 84, "cameras": "wrist", "noise": 1.0}
     assert robot.parameters == {"robot": "yam", "backend": "workbench"}
     assert policy.parameters == {"bundle": path, "command_message": "positions", "auto_start": True}
     with pytest.raises(UnknownNameError, match="option of backend 'workbench' 'tsk'"):

@@ -6,7 +6,6 @@ The nodes belong to a higher shelf, so they are started through ``gantry launch`
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import queue
 import time
@@ -33,8 +32,8 @@ def measure_ros_loop(
     bundle: Path,
     rate_hz: float,
     seconds: float,
-    backend: str,
-    options: dict[str, Any],
+    launch: str,
+    arguments: dict[str, str],
     folder: Path,
     realtime_priority: int = 0,
 ) -> dict[str, Any]:
@@ -44,8 +43,8 @@ def measure_ros_loop(
         bundle: Policy whose contract has ``rate_hz``.
         rate_hz: For the result.
         seconds: Time under the policy.
-        backend: Simulated robot.
-        options: Of the backend.
+        launch: Launch description that simulates the robot.
+        arguments: Of the launch description, beside bundle, statistics and namespace.
         folder: For the statistics.
         realtime_priority: Of the policy's control loop.
 
@@ -57,9 +56,8 @@ def measure_ros_loop(
     statistics_file = folder / f"ros-{rate_hz:g}.json"
     # A namespace of its own, so that no other robot in this network answers.
     arguments = {
+        **arguments,
         "bundle": str(bundle),
-        "backend": backend,
-        "options": json.dumps(options),
         "statistics": str(statistics_file),
         "namespace": f"bench_{os.getpid()}",
     }
@@ -68,7 +66,7 @@ def measure_ros_loop(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             said: list[str] = []
-            with launched("sim_walk", arguments, os.environ) as lines:
+            with launched(launch, arguments, os.environ) as lines:
                 wait_for_policy(lines, said)
                 time.sleep(seconds)
             break
@@ -78,7 +76,7 @@ def measure_ros_loop(
     if not statistics_file.is_file():
         raise GantryError(f"the policy's node left no statistics; it said: {_tail(said)}")
     statistics = read_json_object(statistics_file)
-    return {"backend": f"ros, {backend}", "rate_hz": rate_hz, "seconds": seconds, **statistics}
+    return {"backend": f"ros, {launch}", "rate_hz": rate_hz, "seconds": seconds, **statistics}
 
 
 def wait_for_policy(lines: queue.Queue[str | None], said: list[str]) -> None:

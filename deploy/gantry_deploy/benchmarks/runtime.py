@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import platform
 import sys
@@ -16,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from gantry_deploy.benchmarks.ros import measure_ros_loop
+from gantry_deploy.benchmarks.step import FIXED, measure_step, tell
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_deploy.cli.command import UsageError, add_json_option, parse_numbers
@@ -26,12 +27,12 @@ from gantry_deploy.contract.policy_contract import METADATA_KEY, PolicyContract
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.control.timing import TimingLog
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.perception.maps import make_map_source, needs_map
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import realtime_thread
 from gantry_hardware.backends.registry import make_backend
-from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
@@ -46,10 +47,6 @@ JITTER_RATE_HZ = 50.0
 """... at this rate."""
 ITERATIONS = 20_000
 """Policy steps that are timed, after a tenth as many that are not."""
-FIXED_SUMS = 1000
-"""Sums of twelve numbers each that are timed after each step: what their p99 has over their median is the machine's."""
-FIXED = "fixed arithmetic"
-"""Name of the result."""
 NOISY = 1.25
 """A machine on which that is more is said to be one that shows in the numbers."""
 SETTLE_S = 5.0
@@ -59,9 +56,11 @@ BUILT_IN_ROBOT = "go2"
 BUILT_IN_LAYERS = (256, 128, 64)
 """Its hidden layers."""
 
+MOCK = "mock"
+"""Backend without physics, whose loops are timed beside those of the robot's simulator."""
 # In the air nothing falls over, so that any policy at any rate can be timed.
-BACKENDS: dict[str, dict[str, Any]] = {"mock": {}, "mujoco": {"fixed_base": True, "visuals": False}}
-"""Simulated robots whose loops are timed, with their options."""
+OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"fixed_base": True, "visuals": False}}
+"""Options of backends, beside those that the policy needs."""
 SEEING = ("mujoco",)
 """Those that have a camera on request, for policies that look at a map."""
 
@@ -103,7 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         timers = [_bare_timer(rate_hz, args.seconds, priority) for rate_hz in args.rates]
         loops = [
             _in_process(bundle, spec, name, rate_hz, args.seconds, priority)
-            for name in BACKENDS
+            for name in (MOCK, embodiment_of(bundle.contract).simulated_backend)
             for rate_hz in args.rates
         ]
         ros: list[dict[str, Any]] = []
@@ -171,79 +170,25 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict[str, dict[str, float]]:
-    """Time judging, observing and inferring on random states around the standing pose.
-
-    Returns:
-        Of ``observe``, ``infer``, ``safety`` and ``step`` (their sum), and of :data:`FIXED`: count, mean, p50, p99 and
-        max, seconds.
-    """
-    rng, window = np.random.default_rng(0), runner.contract.map_window
-    states = [random_state(spec, rng) for _ in range(256)]
-    shape = None if window is None else (window.rows, window.cols, len(window.channels))
-    maps = [None if shape is None else rng.normal(0.0, 0.03, shape) for _ in states]
-    command = np.zeros(len(runner.contract.command.names))
-    if shape is not None:
-        command[0] = 1.0  # walking takes more work than standing
-    safety = SafetyMachine(spec)
-    for event in (Event.STAND, Event.START):  # What is judged depends on the mode.
-        safety.request(event)
-    timing, twelve = TimingLog(("observe", "infer", "safety", "step", FIXED), iterations), np.ones((1, 12), np.float32)
-    for i in range(-(iterations // 10), iterations):
-        state = states[i % len(states)]
-        start = time.perf_counter()
-        safety.judge(state, state.stamp_s, Mode.POLICY, requested_command=command)
-        judged = time.perf_counter()
-        step = runner.step(state, command, maps[i % len(maps)])
-        stepped = time.perf_counter()
-        safety.judge.targets(step.target, state.stamp_s, "policy")
-        done = time.perf_counter()
-        _fixed_arithmetic(twelve)
-        fixed = time.perf_counter()
-        if i < 0:
-            continue
-        timing.add("observe", step.observe_s)
-        timing.add("infer", step.infer_s)
-        timing.add("safety", judged - start + done - stepped)
-        timing.add("step", done - start)
-        timing.add(FIXED, fixed - done)
-    return timing.summary()
-
-
-def _fixed_arithmetic(values: NDArray[np.float32]) -> None:
-    for _ in range(FIXED_SUMS):
-        np.add(values, values)
-
-
-def random_state(spec: RobotSpec, rng: np.random.Generator) -> RobotState:
-    """A reading near the standing pose."""
-    quat = np.array([1.0, 0.0, 0.0, 0.0]) + rng.normal(0.0, 0.02, 4)
-    return RobotState(
-        stamp_s=0.0,
-        joint_pos_rad=spec.array("default_rad") + rng.normal(0.0, 0.05, spec.num_joints),
-        joint_vel_rad_s=rng.normal(0.0, 1.0, spec.num_joints),
-        joint_effort_nm=rng.normal(0.0, 1.0, spec.num_joints),
-        quat_base_to_world_wxyz=quat / np.linalg.norm(quat),
-        ang_vel_base_in_base_rad_s=rng.normal(0.0, 0.3, 3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
-        lin_vel_base_in_base_m_s=rng.normal(0.0, 0.1, 3),
-    )
-
-
 def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, seconds: float) -> dict[str, Any]:
     """Run the control loop on a simulated robot in real time, under the policy.
 
     Returns:
         The loop's statistics; ``timing`` is of the time under the policy alone.
     """
-    camera = {"camera": True} if backend in SEEING and needs_map(bundle.contract) else {}
-    robot = make_backend(backend, spec, realtime=True, **BACKENDS.get(backend, {}), **camera)
+    kind = embodiment_of(bundle.contract)
+    options = {**OPTIONS.get(backend, {}), **kind.backend_options(bundle.contract, backend)}
+    if backend in SEEING and needs_map(bundle.contract):
+        options["camera"] = True
+    robot = make_backend(backend, spec, realtime=True, **options)
     with contextlib.closing(robot):
         runner = PolicyRunner(bundle, spec)
         eyes = make_map_source(bundle.contract, robot, runner.mapper_model)
+        around = kind.surroundings_source(bundle.contract, robot)
         # Hanging in the air there is nothing to stand up for.
         safety = SafetyMachine(spec, SafetyConfig(stand_duration_s=0.1))
-        controller = Controller(robot, runner, safety, map_source=eyes)
+        controller = Controller(robot, runner, safety, map_source=eyes, surroundings=around)
+        tell(runner)
         # The network does not care how often it is asked, and this is about the loop.
         controller.rate_hz = rate_hz
         robot.connect()
@@ -305,7 +250,9 @@ def _in_process(
 
 
 def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path, priority: int) -> dict[str, Any]:
-    name = f"ROS 2 (mujoco), {rate_hz:g} Hz"
+    kind = embodiment_of(bundle.contract)
+    backend = kind.simulated_backend
+    name = f"ROS 2 ({backend}), {rate_hz:g} Hz"
     try:
         if needs_map(bundle.contract):
             raise GantryError("the policy needs mapping_node beside its nodes; `gantry demo` starts all of them")
@@ -313,12 +260,19 @@ def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path, priori
             path = bundle.path
             if rate_hz != bundle.contract.rate_hz:
                 path = bundle_at_rate(bundle, rate_hz, folder / f"{rate_hz:g}-hz")
-            options = {"fixed_base": True, "visuals": False}
-            loop = measure_ros_loop(path, rate_hz, seconds, "mujoco", options, folder, priority)
+            arguments = _launch_arguments(bundle.contract, backend)
+            loop = measure_ros_loop(path, rate_hz, seconds, kind.launch, arguments, folder, priority)
     except GantryError as error:
         return _skipped(name, {"rate_hz": rate_hz}, error)
     _print_loop(name, loop)
     return loop
+
+
+def _launch_arguments(contract: PolicyContract, backend: str) -> dict[str, str]:
+    options = OPTIONS.get(backend)
+    arguments = {} if options is None else {"backend": backend, "options": json.dumps(options)}
+    spec = contract.instruction
+    return arguments if spec is None or not spec.examples else {**arguments, "instruction": spec.examples[0]}
 
 
 def aims_of(result: dict[str, Any], step_aim_s: float = STEP_AIM_S) -> dict[str, dict[str, Any]]:
@@ -366,9 +320,9 @@ def _print_row(name: str, timing: dict[str, dict[str, float]], rest: str = "") -
 def _print_compute(compute: dict[str, dict[str, float]], contract: PolicyContract) -> None:
     count = int(compute["step"]["count"])
     print(f"\none policy step, {contract.observation_size} -> {contract.action_size} numbers, {count} times; us")
-    print(f"{'':26}{'p50':>9}{'p99':>9}{'max':>9}")
+    print(f"{'':26}{'mean':>9}{'p50':>9}{'p99':>9}{'max':>9}")
     for name, row in compute.items():
-        print(f"{name:<26}" + "".join(f"{1e6 * row[key]:9.1f}" for key in ("p50_s", "p99_s", "max_s")))
+        print(f"{name:<26}" + "".join(f"{1e6 * row[key]:9.1f}" for key in ("mean_s", "p50_s", "p99_s", "max_s")))
     spread = compute[FIXED]["p99_s"] / compute[FIXED]["p50_s"]
     if spread > NOISY:
         print(f"note: what is always the same took {spread:.1f} times its median at p99, by this machine's doing")

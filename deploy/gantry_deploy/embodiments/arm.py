@@ -50,7 +50,7 @@ class Arm(Embodiment):
         return "gantry_deploy.evaluation.working:TaskScenario"
 
     def simulated_options(self, contract: PolicyContract) -> dict[str, Any]:
-        """The workbench's task, and pictures of the size that the policy sees.
+        """The workbench's task, and the policy's cameras with pictures of its size.
 
         Raises:
             ContractError: If its cameras are not all square and of one size, as those of the workbench are.
@@ -61,7 +61,8 @@ class Arm(Embodiment):
             raise ContractError(
                 f"The simulated cameras take square pictures of one size, the policy's are {sorted(sizes)}."
             )
-        return {**options, "pictures_px": sizes.pop()} if sizes else options
+        names = ",".join(camera.name for camera in contract.cameras)
+        return {**options, "pictures_px": sizes.pop(), "cameras": names} if sizes else options
 
     def check_contract(self, contract: PolicyContract) -> None:
         """Refuse also a chain or gripper whose joints are not among the contract's."""

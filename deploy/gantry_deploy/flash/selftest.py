@@ -89,7 +89,7 @@ def test_here(home: RobotHome, release: str, say: Say) -> None:
     Raises:
         GantryError: If a stage fails, with the reason.
     """
-    from gantry_deploy.benchmarks.runtime import measure_step
+    from gantry_deploy.benchmarks.step import measure_step
     from gantry_deploy.evaluation.gate import Stage, check_static
 
     folder = home.releases / release

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.imitation.config import ImageEncoderCfg
+from gantry_policies.networks.keypoints import Keypoints
+from gantry_policies.networks.sizes import KeypointsCfg
 from gantry_policies.off_policy.config import EncoderCfg
 from gantry_policies.off_policy.encoders import ConvTokens, VitTokens
 
@@ -82,47 +84,16 @@ class DeepTokens(nn.Module):
         return self.layers(image).flatten(2).transpose(1, 2)
 
 
-class Keypoints(nn.Module):
-    """Places in the image that convolutions answer to most (spatial softmax, arXiv 1504.00702), one token for all.
-
-    With instructions, words scale and shift what each convolution gives (FiLM, arXiv 1709.07871), so that the places
-    are those of what is named.
-    """
+class _KeypointTokens(nn.Module):
+    """One token for all key points of an image."""
 
     def __init__(self, channels: int, cfg: ImageEncoderCfg, words: int) -> None:
         super().__init__()
-        sizes = ((cfg.stem_width, 8, 4), (cfg.width, 3, 2), (cfg.width, 3, 1))
-        self.convolutions, self.norms, self.scales = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        for width, kernel, stride in sizes:
-            padding = 2 if stride == 4 else 1
-            self.convolutions.append(nn.Conv2d(channels, width, kernel, stride, padding, bias=False))
-            self.norms.append(nn.GroupNorm(max(1, width // 8), width))
-            if words:
-                self.scales.append(nn.Linear(words, 2 * width))
-            channels = width
-        self.heat = nn.Conv2d(channels, cfg.keypoints, kernel_size=1)
+        self.places = Keypoints(channels, KeypointsCfg(cfg.stem_width, 4, cfg.width, cfg.keypoints), words)
 
     def forward(self, image: Tensor, said: Tensor | None = None) -> Tensor:
-        """Token ``(B, 1, 2 k)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]: k columns, then k rows, each from -1 to 1.
-
-        Args:
-            image: The image.
-            said: ``(B, words)``, summary of the words; None without instructions.
-        """
-        # The order of memory that convolutions are fastest in on a CPU.
-        hidden = image.contiguous(memory_format=torch.channels_last)
-        for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
-            hidden = norm(convolution(hidden))
-            if said is not None and len(self.scales):
-                scale, shift = self.scales[index](said)[..., None, None].chunk(2, dim=1)
-                hidden = hidden * (1.0 + scale) + shift
-            hidden = nn.functional.silu(hidden)
-        heat = self.heat(hidden)
-        rows, columns = heat.shape[2:]
-        share = heat.flatten(2).softmax(-1).unflatten(2, (rows, columns))
-        x = (share.sum(2) * torch.linspace(-1.0, 1.0, columns, device=heat.device)).sum(-1)
-        y = (share.sum(3) * torch.linspace(-1.0, 1.0, rows, device=heat.device)).sum(-1)
-        return torch.cat((x, y), dim=1)[:, None]
+        """Token ``(B, 1, 2 k)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]; words as :class:`Keypoints` takes them."""
+        return self.places(image, said)[:, None]
 
 
 class ResNetTokens(nn.Module):
@@ -171,7 +142,7 @@ class _Block(nn.Module):
 
 def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg, words: int) -> nn.Module:
     if cfg.kind == "keypoints":
-        return Keypoints(shape[0], cfg, words)
+        return _KeypointTokens(shape[0], cfg, words)
     if cfg.kind == "resnet18":
         return ResNetTokens(shape[0])
     if cfg.kind == "deep":

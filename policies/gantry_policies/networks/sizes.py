@@ -35,23 +35,28 @@ class BevNetCfg:
 
 
 @dataclass(frozen=True)
-class PictureNetCfg:
-    """Sizes of the convolutions over each camera's picture, one entry per layer."""
+class KeypointsCfg:
+    """Sizes of the encoder of each camera's picture by key points."""
 
-    channels: tuple[int, ...] = (16, 32, 32)
-    """Channels."""
-    kernels: tuple[int, ...] = (5, 3, 3)
-    """Edges of the kernels."""
-    strides: tuple[int, ...] = (3, 2, 2)
-    """Strides."""
+    stem_width: int = 16
+    """Channels of the first convolution."""
+    stem_stride: int = 2
+    """Pixels between places of the first convolution: 2 for pictures of about 48 pixels, 4 for 84. The second one has
+    twice as many between its own."""
+    width: int = 32
+    """Channels of the other two."""
+    keypoints: int = 24
+    """Places in the picture that are told."""
 
     def __post_init__(self) -> None:
-        sizes = (self.channels, self.kernels, self.strides)
-        if not self.channels or len({len(size) for size in sizes}) > 1 or min(map(min, sizes)) < 1:
-            raise GantryError(
-                f"pictures has channels {list(self.channels)}, kernels {list(self.kernels)} and strides "
-                f"{list(self.strides)}, expected as many of each, of at least 1."
-            )
+        for name in ("stem_width", "width", "keypoints"):
+            size = getattr(self, name)
+            if size < 1:
+                raise GantryError(f"Key points: {name} is {size}, expected at least 1.")
+            if name != "keypoints" and size % max(1, size // 8):
+                raise GantryError(f"Key points: {name} is {size}, expected less than 16, or a multiple of 8.")
+        if self.stem_stride not in (2, 4):
+            raise GantryError(f"Key points: stem_stride is {self.stem_stride}, expected 2 or 4.")
 
 
 @dataclass(frozen=True)

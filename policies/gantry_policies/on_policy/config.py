@@ -10,7 +10,7 @@ from typing import Any
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.layout import RASTER_TERM, ObservationLayout
-from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, PictureNetCfg, WordsNetCfg
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, KeypointsCfg, WordsNetCfg
 from gantry_policies.on_policy.beta import INIT_STD_RANGE, MAX_INIT_STD
 from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.packing import RasterPacking
@@ -103,7 +103,7 @@ class PpoCfg:
     """Sizes of networks that look at a raster."""
     words: WordsNetCfg = field(default_factory=WordsNetCfg)
     """Sizes of networks that read an instruction."""
-    pictures: PictureNetCfg = field(default_factory=PictureNetCfg)
+    pictures: KeypointsCfg = field(default_factory=KeypointsCfg)
     """Sizes of networks that look at pictures."""
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of the actor; of its action head where the network looks at a map."""

@@ -82,7 +82,15 @@ def reverse_divergence(instructed: bool = False) -> PpoCfg:
     return replace(bounded(instructed), guide=guide)
 
 
-def looking() -> PpoCfg:
-    """The same for a student that looks at one small picture; its critic sees the numbers of the scene."""
-    few = distilled(instructed=True)
-    return replace(few, network="pictures", steps_per_env=64, epochs=3, minibatch_samples=512)
+def looking(learner: PpoCfg) -> PpoCfg:
+    """The same for a student that looks at a small picture; its critic sees the numbers of the scene.
+
+    Rollouts are a quarter as long, so that a phase of DAgger has four times as many.
+
+    Args:
+        learner: Of a student that is told in words and sees numbers.
+    """
+    guide = learner.guide
+    if guide is not None and guide.aggregate_rollouts:
+        guide = replace(guide, imitation_iterations=4 * guide.imitation_iterations, aggregate_rollouts=40)
+    return replace(learner, network="pictures", guide=guide, steps_per_env=64, epochs=3, minibatch_samples=512)

@@ -114,7 +114,7 @@ class TeacherGuidedPPO(FewSamplePPO):
             if self._dagger is not None:
                 groups = self.actor.obs_groups if self._packing is None else self._packing.groups(self.actor.obs_groups)
                 labels = (CRITIC,) if self._label_weight > 0.0 else ()
-                kept = (*groups, *getattr(self.actor, "obs_groups_2d", ()), *labels)
+                kept = (*groups, *getattr(self.actor, "picture_keys", ()), *labels)
                 seen = {group: self.storage.observations[group].flatten(0, 1) for group in kept}
                 self._dagger.add(seen, self._guidance)
                 self._recalled = torch.zeros(len(self._guidance.actions), dtype=torch.long, device=self.device)

@@ -22,7 +22,7 @@ from gantry_hardware.model.chain import Chain
 from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
-from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
+from gantry_sim.robots.option_checks import BENCH_CHECKS, camera_names, require_bench_task
 from gantry_sim.robots.options import check_options
 from gantry_sim.robots.sensor_noise import SensorNoise
 from gantry_sim.tasks.manipulation.language.instructions import asked_in
@@ -204,7 +204,8 @@ class BenchRobot(MujocoRobot):
         vary: Mass and friction differ between episodes, as in training.
         object_mass_share: Factor of the object's mass, beside what varies.
         object_friction_share: Factor of all sliding friction, beside what varies.
-        pictures_px: Rows and columns of the pictures of the wrist and the front camera; 0 for none.
+        pictures_px: Rows and columns of the cameras' pictures; 0 for none.
+        cameras: Their names with commas between, of ``wrist``, ``front`` and ``side``.
         meshes: Pictures show the arm as it looks; otherwise the simple shapes that stand for it.
         timestep_s: Physics step.
         delay_s: Age of every reading.
@@ -231,6 +232,7 @@ class BenchRobot(MujocoRobot):
         object_mass_share: float = 1.0,
         object_friction_share: float = 1.0,
         pictures_px: int = 0,
+        cameras: str = ",".join(CAMERAS),
         meshes: bool = False,
         timestep_s: float = 0.002,
         delay_s: float = 0.0,
@@ -245,6 +247,7 @@ class BenchRobot(MujocoRobot):
         self._gripper = spec.gripper_joints[0]
         self._object_noise_m = OBJECT_NOISE_M * noise
         self._pictures_px, self._meshes = pictures_px, meshes
+        self._cameras = camera_names(cameras)
         self._eyes: SceneCameras | None = None
         super().__init__(
             spec,
@@ -318,7 +321,7 @@ class BenchRobot(MujocoRobot):
             return self._bench.done(self.model, self.data, self._gripper)[1]
 
     def read_pictures(self) -> Mapping[str, Picture]:
-        """Pictures of the wrist and the front camera now; nothing where pictures are off.
+        """Pictures of the cameras now; nothing where pictures are off.
 
         Raises:
             GantryError: If this machine cannot draw off screen.
@@ -329,7 +332,7 @@ class BenchRobot(MujocoRobot):
             self._require_connection()
             self._catch_up()
             if self._eyes is None:
-                self._eyes = SceneCameras(self.model, CAMERAS, self._pictures_px, meshes=self._meshes)
+                self._eyes = SceneCameras(self.model, self._cameras, self._pictures_px, meshes=self._meshes)
             mujoco.mj_kinematics(self.model, self.data)
             mujoco.mj_camlight(self.model, self.data)
             stamp_s = self._time_s()

@@ -9,6 +9,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.model.dynamics import load_dynamics
 from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
+from gantry_sim.tasks.manipulation.workbench import ALL_CAMERAS
 from gantry_sim.tasks.names import task_names
 
 
@@ -20,6 +21,19 @@ def require_bench_task(task: str) -> None:
     """
     if task not in LAYOUTS:
         raise UnknownNameError("manipulation task", task, LAYOUTS)
+
+
+def camera_names(text: str) -> tuple[str, ...]:
+    """Cameras of a workbench that a text with commas names.
+
+    Raises:
+        UnknownNameError: If it has no such camera.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in ALL_CAMERAS:
+            raise UnknownNameError("camera", name, ALL_CAMERAS)
+    return names
 
 
 def require_difficulty(difficulty: float) -> None:
@@ -48,7 +62,11 @@ TERRAIN_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "dynamics": _require_dynamics,
 }
 """Of a walking robot; an empty terrain is a flat floor."""
-BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": require_bench_task, "dynamics": _require_dynamics}
+BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "task": require_bench_task,
+    "cameras": camera_names,
+    "dynamics": _require_dynamics,
+}
 """Of an arm at a workbench."""
 ROAD_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "task": _require_driving_task,

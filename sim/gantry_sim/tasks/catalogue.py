@@ -73,7 +73,7 @@ YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", YAM_PRESETS)
 YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", YAM_PRESETS)
 YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", YAM_PRESETS)
 YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", YAM_PRESETS)
-TELL_PRESETS = (*ARM_PRESETS, "vla", "rpd-images", "ppo", "rpd", "dagger-ppo", "reverse-kl")
+TELL_PRESETS = (*ARM_PRESETS, "vla", "rpd-images", "dagger-images", "ppo", "rpd", "dagger-ppo", "reverse-kl")
 """Presets of tasks that are told in words: a vision-language-action model, and students of a teacher."""
 YAM_TELL = TaskInfo(
     "yam-tell", "do what an instruction says: lift, push or place one of three things", "yam", TELL_PRESETS

@@ -11,6 +11,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_sim.backends.workbench_robot import BenchRobot
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.presets import LIFT
+from gantry_sim.viewing import offscreen_cameras
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -77,3 +78,20 @@ def test_the_simulated_robot_of_the_runtime_takes_the_pictures_that_training_see
         difference = np.abs(picture.pixels.astype(int) - seen[name][0].numpy().astype(int))
         assert (difference > 2).mean() < 0.01, name
         assert picture.pixels.std() > 10.0
+
+
+def test_small_pictures_of_an_endless_table_look_as_it_does(env, monkeypatch):
+    env.reset()
+    model, data = env.env.sim.mj_model, env._eyes._data
+    names = ("wrist", "front", "side")
+    fast = offscreen_cameras.SceneCameras(model, names, 84)
+    monkeypatch.setattr(offscreen_cameras, "_PLANE_M", 0.0)
+    exact = offscreen_cameras.SceneCameras(model, names, 84)
+    pictures, expected = fast.see(data), exact.see(data)
+    fast.close()
+    exact.close()
+    for name in names:
+        difference = np.abs(pictures[name].astype(int) - expected[name].astype(int))
+        assert difference.mean() < 2.0, name
+        assert (difference > 10).mean() < 0.01, name
+    assert (model.geom_size[model.geom("table").id, :2] == 0.0).all()  # the scene itself keeps its table

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.networks.encoding import Encoding
+from gantry_policies.networks.language.film import scaled_and_shifted
 from gantry_policies.networks.language.words import WordEncoder
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.sizes import WordsNetCfg
@@ -39,10 +40,23 @@ class InstructedEncoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Encoding:
         """Encode observations (N, size); there is no embedding and no attention."""
+        said = self.said(observation)
+        return Encoding(torch.cat((self.numbers(observation, said), said), dim=1))
+
+    def said(self, observation: Tensor) -> Tensor:
+        """Summary (N, width) of the words in observations (N, size)."""
         words = self.layout.require_instruction()
-        said = self.words.summary(observation[:, words.start : words.stop].long())
+        return self.words.summary(observation[:, words.start : words.stop].long())
+
+    def numbers(self, observation: Tensor, said: Tensor) -> Tensor:
+        """Features (N, last of ``hidden``) of everything in observations (N, size) beside the words.
+
+        Args:
+            observation: The observations.
+            said: Summary of their words, (N, width).
+        """
+        words = self.layout.require_instruction()
         hidden = torch.cat((observation[:, : words.start], observation[:, words.stop :]), dim=1)
         for layer, film in zip(self.layers, self.scales, strict=True):
-            scale, shift = film(said).chunk(2, dim=1)
-            hidden = nn.functional.elu(layer(hidden) * (1.0 + scale) + shift)
-        return Encoding(torch.cat((hidden, said), dim=1))
+            hidden = nn.functional.elu(scaled_and_shifted(layer(hidden), film(said)))
+        return hidden

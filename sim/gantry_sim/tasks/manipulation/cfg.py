@@ -13,7 +13,7 @@ from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.tasks.manipulation.language.instructions import VERBS, Phrasing
-from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
+from gantry_sim.tasks.manipulation.workbench import ALL_CAMERAS, CAMERAS, WORKBENCHES
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
 """Spaces of actions: the end effector with its orientation kept, the end effector with rotation, the joints by
@@ -158,7 +158,8 @@ class ArmCfg:
     """The policy sees how fast the joints move and how far their targets lead. A clone that sees it may go on with what
     is under way in place of looking where to go (copycat problem, arXiv 2010.14876)."""
     cameras: tuple[str, ...] = ()
-    """Images beside the state; with the observer ``camera``, all of them if none is named."""
+    """Images beside the state: ``wrist``, ``front``, ``side``; with the observer ``camera``, the first two if none is
+    named."""
     image_px: int = 84
     """Rows and columns of an image."""
     critic: bool = False
@@ -207,7 +208,7 @@ class ArmCfg:
             ("frame", self.frame, FRAMES),
             ("reward", self.reward, REWARDS),
             ("phrasing", self.phrasing, [one.value for one in Phrasing]),
-            *(("camera", name, CAMERAS) for name in self.cameras),
+            *(("camera", name, ALL_CAMERAS) for name in self.cameras),
             *(("verb", name, VERBS) for name in self.verbs),
         ):
             if value not in known:

@@ -139,7 +139,12 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
     sees = replace(make_env_cfg(), num_envs=ENVS, observer="camera")
     model = {"vla": lambda: Preset(sees, imitation.vla(), "bc")}
     looks = replace(sees, num_envs=LOOKERS, reward="dense", image_px=48, cameras=(FRONT,), critic=True)
-    model |= {"rpd-images": lambda: Preset(looks, with_labels(on_policy.looking()), "ppo")}
+
+    def looking(learner: Callable[[bool], PpoCfg]) -> Preset:
+        return Preset(looks, with_labels(on_policy.looking(learner(True))), "ppo")
+
+    seen = {"rpd-images": on_policy.distilled, "dagger-images": on_policy.dagger_then_ppo}
+    model |= {name: partial(looking, way) for name, way in seen.items()}
     return presets(make_env_cfg) | model | {name: partial(student, way) for name, way in ways.items()}
 
 

@@ -15,9 +15,11 @@ from gantry_sim.robots import scene_visuals
 
 OBJECT, FIXTURE, TABLE = "object", "fixture", "table"
 """Bodies, and the geom of the table's top; further things are ``object_1`` and so on, zones ``zone_0`` and so on."""
-WRIST, FRONT = "wrist", "front"
+WRIST, FRONT, SIDE = "wrist", "front", "side"
 CAMERAS = (WRIST, FRONT)
-"""Cameras: one on the hand, and one that looks at the robot from ahead."""
+"""Cameras that a policy has where none is named: one on the hand, and one that looks at the robot from ahead."""
+ALL_CAMERAS = (*CAMERAS, SIDE)
+"""Those, and one that looks at the table from the robot's left."""
 TIPS = tuple(f"{side}f_down{number}_collision" for side in "lr" for number in range(6, 12))
 """Small spheres on the fingers' inner faces, six each, which grasp: whatever is held has several points of contact on
 each side, in every simulator. Flat boxes alone meet in a single one in MuJoCo Warp, about which things turn."""
@@ -136,6 +138,7 @@ def add_workbench(scene: mujoco.MjSpec, bench: Workbench, prefix: str = "") -> N
             friction=list(TABLE_FRICTION),
         )
     world.add_camera(name=FRONT, pos=[0.9, 0.0, 0.45], xyaxes=[0.0, 1.0, 0.0, -0.474, 0.0, 0.881], fovy=38.0)
+    world.add_camera(name=SIDE, pos=[0.35, 0.55, 0.45], xyaxes=[-1.0, 0.0, 0.0, 0.0, -0.474, 0.881], fovy=50.0)
     hand = scene.camera(f"{prefix}camera_d405").parent
     hand.add_camera(name=WRIST, quat=[0.0, 1.0, 0.0, 0.0], fovy=75.0)
     for name, thing in zip(bench.thing_bodies, bench.things, strict=True):
