@@ -53,8 +53,9 @@ COARSE_PX = 128
 _COARSE = 12, 6
 """Faces around and along a sphere in them."""
 _PLANE_M, _PLANE_FACE_M = 10.0, 0.2
-"""Extent of endless planes in them, and edge of the faces that light is computed at the corners of. MuJoCo makes forty
-thousand faces of an endless plane, which takes two thirds of a picture's time; these look the same to 3 of 255."""
+"""Extent of endless planes in them, and edge of their faces, at whose corners light is computed. MuJoCo makes 160,000
+faces of an endless plane, which takes two thirds of a picture's time, and their edge depends on the scene's extent; the
+light of these differs from it by a few of 255, and is the same in training and on the simulated robot."""
 
 
 def _for_small_pictures(model: mujoco.MjModel, size_px: int) -> mujoco.MjModel:

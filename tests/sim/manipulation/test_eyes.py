@@ -92,6 +92,6 @@ def test_small_pictures_of_an_endless_table_look_as_it_does(env, monkeypatch):
     exact.close()
     for name in names:
         difference = np.abs(pictures[name].astype(int) - expected[name].astype(int))
-        assert difference.mean() < 2.0, name
+        assert difference.mean() < 4.0, name  # light is computed at other corners
         assert (difference > 10).mean() < 0.01, name
     assert (model.geom_size[model.geom("table").id, :2] == 0.0).all()  # the scene itself keeps its table
