@@ -84,16 +84,12 @@ class DeepTokens(nn.Module):
         return self.layers(image).flatten(2).transpose(1, 2)
 
 
-class _KeypointTokens(nn.Module):
+class _KeypointTokens(Keypoints):
     """One token for all key points of an image."""
-
-    def __init__(self, channels: int, cfg: ImageEncoderCfg, words: int) -> None:
-        super().__init__()
-        self.places = Keypoints(channels, KeypointsCfg(cfg.stem_width, 4, cfg.width, cfg.keypoints), words)
 
     def forward(self, image: Tensor, said: Tensor | None = None) -> Tensor:
         """Token ``(B, 1, 2 k)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]; words as :class:`Keypoints` takes them."""
-        return self.places(image, said)[:, None]
+        return super().forward(image, said)[:, None]
 
 
 class ResNetTokens(nn.Module):
@@ -142,7 +138,7 @@ class _Block(nn.Module):
 
 def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg, words: int) -> nn.Module:
     if cfg.kind == "keypoints":
-        return _KeypointTokens(shape[0], cfg, words)
+        return _KeypointTokens(shape[0], KeypointsCfg(cfg.stem_width, 4, cfg.width, cfg.keypoints), words)
     if cfg.kind == "resnet18":
         return ResNetTokens(shape[0])
     if cfg.kind == "deep":

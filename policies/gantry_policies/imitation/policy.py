@@ -16,7 +16,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import parse_json
 from gantry_hardware.files.structured import from_plain
 from gantry_policies.common.batched_env import STATE, Observation
-from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
+from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, load_weights, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
 from gantry_policies.imitation.flow import ChunkFlow
@@ -183,7 +183,7 @@ def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
             raise CheckpointError(f"Policy {path} has format {state['format']}, expected {FORMAT}.")
         cfg = from_plain(BcCfg, parse_json(state["cfg"], "its cfg", allow_nan=True), "bc")
         policy = BcPolicy(cfg, state["obs_shapes"], state["action_size"])
-        policy.load_state_dict(state["weights"])
+        load_weights({"policy": policy}, {"policy": state["weights"]})
         loaded = LoadedPolicy(
             policy, int(state["step"]), parse_json(state["provenance"], "its provenance", allow_nan=True)
         )

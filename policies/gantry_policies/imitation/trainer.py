@@ -21,6 +21,7 @@ from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import (
     all_finite,
     load_newest,
+    load_weights,
     save_checkpoint,
     set_aside_newer,
 )
@@ -185,7 +186,7 @@ class CloningTrainer(Trainer):
         path, state = load_newest(self.run_dir / CHECKPOINTS)
         try:
             self._refuse_other(path, state)
-            self.policy.load_state_dict(state["policy"])
+            load_weights({"policy": self.policy}, {"policy": state["policy"]})
             self._optimizer.load_state_dict(state["optimizer"])
             self.step, self.wall_s, self.rows = state["step"], state["wall_s"], state["rows"]
             self._sums, self._summed = dict(state["sums"]), state["summed"]

@@ -36,8 +36,6 @@ class Keypoints(nn.Module):
                 self.scales.append(nn.Linear(words, 2 * width))
             channels = width
         self.heat = nn.Conv2d(channels, cfg.keypoints, kernel_size=1)
-        self.size = 2 * cfg.keypoints
-        """2 k, numbers of an image."""
 
     def forward(self, image: Tensor, said: Tensor | None = None) -> Tensor:
         """Numbers ``(B, 2 k)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]: k columns, then k rows, each from -1 to 1.

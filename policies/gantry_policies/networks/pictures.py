@@ -80,7 +80,7 @@ class PictureModel(MLPModel):
         self.numbers = InstructedEncoder(layout, words) if layout.vocabulary else None
         size, said = (self.obs_dim, 0) if self.numbers is None else (self.numbers.latent_size, words.width)
         self.cameras = nn.ModuleList(Keypoints(channels, pictures, said) for channels in self._channels)
-        self._latent_size: int = size + sum(camera.size for camera in self.cameras)
+        self._latent_size: int = size + len(self.cameras) * 2 * pictures.keypoints
         return self._latent_size
 
 

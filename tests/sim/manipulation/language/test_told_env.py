@@ -20,7 +20,7 @@ from gantry_sim.tasks.manipulation.language.instructions import (
     instruction_spec,
     instructions_of,
 )
-from gantry_sim.tasks.manipulation.language.suite import Shuffled
+from gantry_sim.tasks.manipulation.language.suite import CameraMoved, Shuffled
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.presets import TELL, TELL_PICK, TELL_PLACE, TELL_PUSH, ExpertPolicy
 from gantry_sim.training.collect import CollectCfg, collect
@@ -92,6 +92,8 @@ def test_a_shuffled_policy_is_told_or_shown_what_its_neighbour_is():
     Shuffled(kept, words=False).act(obs)
     assert torch.equal(kept.obs["state"], state)
     assert kept.obs["image/front"][:, 0, 0, 0].tolist() == [2, 0, 1]
+    CameraMoved(kept).act({"state": state, "image/side": pictures})
+    assert torch.equal(kept.obs["image/front"], pictures)
 
 
 def test_the_observation_holds_the_scene_and_last_the_tokens():

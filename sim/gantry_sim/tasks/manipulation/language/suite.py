@@ -1,7 +1,9 @@
-"""Suite ``words``: success for each verb, in trained sentences and paraphrases, and with words or pictures shuffled.
+"""Suite ``words``: success for each verb in trained sentences and paraphrases, with words or pictures shuffled, and
+with the front camera moved.
 
 A policy that is told what another environment is told, or shown what another one shows, must fail; one that does as
-well as before does not read, or does not look.
+well as before does not read, or does not look. With the front camera at the place of ``side``, the suite tells what a
+policy is worth where cameras stand elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.language.instructions import Phrasing
+from gantry_sim.tasks.manipulation.workbench import FRONT, SIDE
 from gantry_sim.tasks.registry import MakePolicy, Task
 
 _SCORES = ("success_rate", "wrong_thing_rate")
@@ -44,8 +47,9 @@ def words_suite(
         on_progress: Called with the share that is done.
 
     Returns:
-        Under ``parts``, by ``phrasing/verb`` and by ``shuffled/words`` and, of a policy that sees pictures,
-        ``shuffled/pictures``, with all verbs: ``success_rate`` and ``wrong_thing_rate`` with 95 % intervals.
+        Under ``parts``, by ``phrasing/verb``, and by ``shuffled/words`` and, of a policy that sees pictures,
+        ``shuffled/pictures`` and ``moved/front``, with all verbs: ``success_rate`` and ``wrong_thing_rate`` with 95 %
+        intervals.
     """
     trained = replace(env_cfg, phrasing=Phrasing.TRAINED.value)
     parts = {
@@ -56,6 +60,9 @@ def words_suite(
     parts["shuffled/words"] = (trained, lambda env: Shuffled(make_policy(env), words=True))
     if env_cfg.seen_cameras:
         parts["shuffled/pictures"] = (trained, lambda env: Shuffled(make_policy(env), words=False))
+    if FRONT in env_cfg.seen_cameras:
+        moved = tuple(SIDE if name == FRONT else name for name in env_cfg.seen_cameras)
+        parts["moved/front"] = (replace(trained, cameras=moved), lambda env: CameraMoved(make_policy(env)))
     found: dict[str, Any] = {}
     for place, (name, (cfg, make)) in enumerate(parts.items()):
         scores = evaluate_success(
@@ -95,6 +102,25 @@ class Shuffled:
             return self._policy.act({**obs, STATE: state})
         shown = {key: value.roll(1, dims=0) for key, value in obs.items() if key.startswith(IMAGE_PREFIX)}
         return self._policy.act({**obs, **shown})
+
+
+class CameraMoved:
+    """Policy that is shown the pictures of the camera ``side`` as those of ``front``.
+
+    Args:
+        policy: Acts.
+    """
+
+    def __init__(self, policy: ActingPolicy) -> None:
+        self._policy = policy
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Episodes begin, in the given environments (m,) or in all."""
+        self._policy.reset(env_ids)
+
+    def act(self, obs: Observation) -> Tensor:
+        """Actions (N, a), dimensionless, for observations (N, ...) by key without a picture of ``front``."""
+        return self._policy.act({**obs, f"{IMAGE_PREFIX}{FRONT}": obs[f"{IMAGE_PREFIX}{SIDE}"]})
 
 
 def words_table(scores: dict[str, Any]) -> list[str]:
