@@ -97,6 +97,8 @@ def to_onnx(
     name: str | Sequence[str],
     outputs: list[str],
     dynamic_shapes: object = None,
+    *,
+    keep_weights: bool = False,
 ) -> onnx.ModelProto:
     """A network as ONNX, without what the exporter notes about this machine.
 
@@ -106,6 +108,7 @@ def to_onnx(
         name: Of the input, or of each in order.
         outputs: Names of the outputs.
         dynamic_shapes: As for ``torch.onnx.export``.
+        keep_weights: Leave every weight as it is, an initializer of its own name; some are transposed otherwise.
 
     Raises:
         MappingError: If torch cannot express it.
@@ -123,6 +126,7 @@ def to_onnx(
                 dynamic_shapes=dynamic_shapes,  # type: ignore[arg-type]
                 dynamo=True,
                 opset_version=20,
+                optimize=not keep_weights,
             )
         except Exception as error:  # torch raises several types without a common base
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

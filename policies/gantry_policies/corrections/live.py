@@ -97,7 +97,7 @@ def live_graph(learner: Learner) -> bytes:
     inputs |= {key: torch.zeros(1, *shapes[key], dtype=torch.uint8) for key in module.cameras}
     if module.residual:
         inputs[BASE_ACTION] = torch.zeros(1, learner.action_size)
-    model = to_onnx(module, tuple(inputs.values()), list(inputs), [ACTION, DISAGREEMENT])
+    model = to_onnx(module, tuple(inputs.values()), list(inputs), [ACTION, DISAGREEMENT], keep_weights=True)
     missing = set(module.state_dict()) - {item.name for item in model.graph.initializer}
     if missing:
         raise PolicyError(f"The exported network has no initializer for {', '.join(sorted(missing))}.")

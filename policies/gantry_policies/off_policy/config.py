@@ -25,7 +25,7 @@ WARMUPS = ("base_noise", "uniform", "policy")
 
 @dataclass(frozen=True)
 class EncoderCfg:
-    """Image encoder, one per camera; of no effect without cameras."""
+    """Image encoder, one per camera; of no effect without cameras, words aside."""
 
     kind: str = "conv"
     """A name of :data:`ENCODERS`."""
@@ -39,11 +39,14 @@ class EncoderCfg:
     """Largest random shift of images while learning; 0 for none."""
     learning_rate: float = 3e-4
     """Of AdamW."""
+    vocabulary: int = 0
+    """Words of the instructions, which are the state's last numbers; filled in from the task's contract. 0 for a policy
+    that is told nothing in words."""
 
     def __post_init__(self) -> None:
         _known("learner.agent.encoder.kind", self.kind, ENCODERS)
         _at_least("learner.agent.encoder", self, 1, "stem_width", "width", "attention_heads")
-        _at_least("learner.agent.encoder", self, 0, "shift_pixels")
+        _at_least("learner.agent.encoder", self, 0, "shift_pixels", "vocabulary")
         _positive("learner.agent.encoder", self, "learning_rate")
 
 

@@ -1,4 +1,4 @@
-"""Encoders from camera images to tokens; small, one per camera, trained by the critic's loss, and first by cloning."""
+"""Small encoders of camera images, one per camera, and of words; trained by the critic's loss, and first by cloning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
+from gantry_policies.networks.language.told_state import ToldState
 from gantry_policies.off_policy.config import EncoderCfg
 
 
@@ -17,7 +18,7 @@ class Features:
     """Inputs of actor and critic."""
 
     state: Tensor
-    """``(B, s)``: standardised numbers."""
+    """``(B, s)``: standardised numbers; under an instruction, features of them and of the words too."""
     tokens: Tensor | None = None
     """``(B, t, w)``: places of all cameras' images, w numbers each; None without cameras."""
     obs: Observation | None = None
@@ -25,11 +26,11 @@ class Features:
 
     def detached(self) -> Features:
         """The same for a loss that must not train the encoder."""
-        return self if self.tokens is None else replace(self, tokens=self.tokens.detach())
+        return replace(self, state=self.state.detach(), tokens=None if self.tokens is None else self.tokens.detach())
 
 
 class Encoder(nn.Module):
-    """All cameras of an observation.
+    """All cameras of an observation, and the words of its state.
 
     Args:
         obs_shapes: Shape of one observation, by key.
@@ -47,6 +48,12 @@ class Encoder(nn.Module):
         """t, 0 without cameras."""
         self.width: int = sizes[0][2] if sizes else 0
         """w."""
+        size = obs_shapes[STATE][0] if STATE in obs_shapes else 0
+        self.told = ToldState(size, cfg.vocabulary) if cfg.vocabulary else None
+        self.state_size: int = size if self.told is None else self.told.size
+        """Numbers of :attr:`Features.state`."""
+        self.learns = bool(self.keys) or self.told is not None
+        """Whether there is anything to train."""
 
     def forward(self, obs: Observation) -> Tensor | None:
         """Tokens ``(B, t, w)`` of uint8 images ``(B, C, H, W)``; None without cameras."""
@@ -55,8 +62,8 @@ class Encoder(nn.Module):
         return torch.cat([self.cameras[key](obs[key].float().div_(255.0).sub_(0.5)) for key in self.keys], dim=1)
 
     def features(self, obs: Observation) -> Features:
-        """Tokens, and the state as it is."""
-        return Features(obs[STATE], self(obs))
+        """Tokens, and the state as it is or under its instruction."""
+        return Features(obs[STATE] if self.told is None else self.told(obs[STATE]), self(obs))
 
 
 class ConvTokens(nn.Module):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_hardware.errors import GantryError
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, Observation
@@ -73,13 +74,12 @@ class Learner:
         self.valued_size = action_size * (cfg.n_step if cfg.chunk_steps else 1)
         """Numbers of what the critic values: an action, or the executed steps of a plan."""
         self.obs_shapes = dict(obs_shapes)
-        (state_size,) = obs_shapes[STATE]
         self.action_scaler = ActionScaler(action_size).to(device)
-        self.state_scaler = StateScaler(state_size).to(device)
+        self.state_scaler = StateScaler(obs_shapes[STATE][0], MAX_WORDS if cfg.encoder.vocabulary else 0).to(device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder = Encoder(obs_shapes, cfg.encoder).to(device)
-            seen = (self.encoder.tokens, self.encoder.width)
+            state_size, seen = self.encoder.state_size, (self.encoder.tokens, self.encoder.width)
             own_size = action_size - bool(cfg.gripper.places)  # A critic moves the gripper then.
             own, valued = (clone, state_size, own_size, *seen), (state_size, self.valued_size, *seen)
             self.actor, self.actor_target = (make_actor(cfg, *own).to(device) for _ in "12")
@@ -100,7 +100,7 @@ class Learner:
         self._descent.optimizers["temperature"] = torch.optim.Adam([self.log_temperature], heat.learning_rate)
         if self.gripper is not None:
             self._descent.learn("gripper", cfg.gripper.learning_rate)
-        if self.encoder.keys:
+        if self.encoder.learns:
             self._descent.learn("encoder", cfg.encoder.learning_rate, cfg.critic.weight_decay)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.critic_updates = self.actor_updates = 0
@@ -179,7 +179,7 @@ class Learner:
         with fast_products():
             batch = self.draw(demos, None)
             features, metrics = self._update_critic(batch, smooth=True)
-            own_eyes = not self.encoder.keys or self.cfg.chunk_steps  # A clone has eyes of its own.
+            own_eyes = not self.encoder.learns or self.cfg.chunk_steps  # A clone has eyes of its own.
             eyes = None if own_eyes else self._seen(batch.obs, shift=True)
             return metrics | self._update_actor(batch, features.detached(), clone_weight, eyes)
 
@@ -285,7 +285,7 @@ class Learner:
         loss = critic_loss(values, target, cfg.critic.loss)
         if cfg.critic.conservative_weight:
             loss = loss + cfg.critic.conservative_weight * self._overrating(batch, features, values)
-        trained = ("critic", "encoder") if self.encoder.keys else ("critic",)
+        trained = ("critic", "encoder") if self.encoder.learns else ("critic",)
         norm = self._descent.step(loss, *trained)
         self._descent.follow("critic", cfg.critic.tau)
         self.critic_updates += 1

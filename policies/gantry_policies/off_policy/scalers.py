@@ -70,13 +70,15 @@ class StateScaler(nn.Module):
 
     Args:
         state_size: Numbers of a state. A fresh scaler changes nothing.
+        tokens: Last numbers of a state that are tokens of words, which stay as they are.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, state_size: int) -> None:
+    def __init__(self, state_size: int, tokens: int = 0) -> None:
         super().__init__()
+        self._numbers = state_size - tokens
         self.register_buffer("mean", torch.zeros(state_size))
         self.register_buffer("std", torch.ones(state_size))
 
@@ -88,8 +90,9 @@ class StateScaler(nn.Module):
         """
         if not state.numel():
             raise GantryError("There are no states to take statistics of; expected some steps.")
-        self.mean.copy_(state.mean(0))
-        self.std.copy_(state.std(0, unbiased=False).clamp(min=MIN_STATE_STD))
+        numbers = state[:, : self._numbers]
+        self.mean[: self._numbers] = numbers.mean(0)
+        self.std[: self._numbers] = numbers.std(0, unbiased=False).clamp(min=MIN_STATE_STD)
 
     def forward(self, state: Tensor) -> Tensor:
         """``(..., s)`` standardised."""

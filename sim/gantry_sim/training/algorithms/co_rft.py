@@ -20,7 +20,7 @@ from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.trainer import OffPolicyTrainer
 from gantry_sim.tasks.registry import Preset, Task
-from gantry_sim.training.algorithms.off_policy import ENVS, check_replay, evaluation_env
+from gantry_sim.training.algorithms.off_policy import ENVS, check_replay, evaluation_env, settings_of
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.bases import open_base
 from gantry_sim.training.demos import demos_of
@@ -54,7 +54,7 @@ def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
         RunError: If the run folder has no copies of them.
         GantryError: If they do not fit each other.
     """
-    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    cfg = settings_of(run)
     demos = demos_of(run, folder)
     if demos is None or folder is None:
         raise RunError(f"'{folder}' has no copy of its recorded episodes; begin the run again.")
@@ -74,7 +74,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     """The policy of the newest checkpoint, which plans chunks as its clone does."""
     del trainer  # Its buffers need not be in memory any more.
     _, state = load_newest(folder / CHECKPOINTS)
-    cfg: OffPolicyCfg = run.preset.learner
+    cfg = settings_of(run)
     shapes, clone = run.spaces.obs_shapes, open_base(folder / BASE_FOLDER, run)
     learner = Learner(cfg.agent, shapes, run.spaces.action_size, clone=clone)
     learner.load_state_dict(state["learner"])

@@ -50,13 +50,23 @@ def evaluation_env(run: RunCfg, episodes: int) -> BatchedEnv:
     return run.task.make_env(replace(env, num_envs=max(1, count)), run.device, TRAINING_EVALUATION_SEED)
 
 
+def settings_of(run: RunCfg) -> OffPolicyCfg:
+    """Settings of a run, with its seed, and of networks that read instructions where its task has any."""
+    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    spec = run.task.contract(run.preset.env).instruction if run.task.has_contract else None
+    if spec is None:
+        return cfg
+    encoder = replace(cfg.agent.encoder, vocabulary=len(spec.vocabulary))
+    return replace(cfg, agent=replace(cfg.agent, encoder=encoder))
+
+
 def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
     """Environments, learner, demonstrations and base of a run.
 
     Raises:
         GantryError: If demonstrations, base and environments do not fit each other.
     """
-    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    cfg = settings_of(run)
     demos = demos_of(run, folder)
     policy = open_base(folder / BASE_FOLDER, run) if run.base and folder is not None else None
     if policy is not None and not cfg.agent.actor.residual:
@@ -88,7 +98,7 @@ def make_stream_trainer(
     Raises:
         GantryError: If demonstrations, base and environments do not fit each other.
     """
-    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    cfg = settings_of(run)
     demos = demos_of(run, folder)
     env = run.task.make_env(replace(run.preset.env, num_envs=ACTORS), "cpu", run.seed)
     policy = open_base(folder / BASE_FOLDER, run) if run.base else None
@@ -117,7 +127,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     """The learner of the newest checkpoint, on top of its base."""
     del trainer  # Its buffers need not be in memory any more.
     _, state = load_newest(folder / CHECKPOINTS)
-    cfg: OffPolicyCfg = run.preset.learner
+    cfg = settings_of(run)
     learner = Learner(cfg.agent, run.spaces.obs_shapes, run.spaces.action_size)
     learner.load_state_dict(state["learner"])
     cloned = open_base(folder / BASE_FOLDER, run) if cfg.agent.actor.residual else None
