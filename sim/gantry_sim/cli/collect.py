@@ -44,8 +44,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         action="store_true",
-        help="record pictures of both cameras, for presets such as bc-images; numbers that only a simulator tells are "
-        "left out",
+        help="record pictures of hand and front, or of env.cameras, for presets such as bc-images; numbers that only a "
+        "simulator tells are left out",
     )
     parser.add_argument("--successes-only", action="store_true", help="leave out episodes without success")
     parser.add_argument(
