@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -186,7 +187,7 @@ def drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tup
             from mujoco.egl import GLContext
         else:
             from mujoco import GLContext
-        context: Any = object.__new__(GLContext)
+        context: Any = object.__new__(_without_last_words(GLContext))
         context._context = None  # One that fails while it is made is freed as well, and would miss this attribute.
         context.__init__(width_px, height_px)
         context.make_current()
@@ -196,3 +197,14 @@ def drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tup
             f"Cannot draw off screen here ({type(error).__name__}: {error}). On Linux this needs EGL (Debian packages "
             "libegl1 and libgl1-mesa-dri); everything but pictures works without it."
         ) from error
+
+
+def _without_last_words(base: type) -> type:
+    """A kind of context that says nothing when the interpreter ends before it, and the driver with it."""
+
+    class Context(base):
+        def __del__(self) -> None:
+            with contextlib.suppress(Exception):
+                self.free()
+
+    return Context
