@@ -46,7 +46,7 @@ METHODS = {
     "dagger-ppo": Method("dagger-ppo"),
     "residual": Method("resfit", ("env.reward=dense",), needs="base"),
     "rpd-plans": Method("rpd", ("learner.guide.plan_steps=8",)),
-    "rpd-progress": Method("rpd", ("env.reward=progress",)),
+    "dagger-progress": Method("dagger-ppo", ("env.reward=progress", "learner.gamma=0.99", "learner.lam=0.95")),
     "co-rft": Method("co-rft", needs="base", offline=True),
 }
 """Methods by name; the teacher of ``residual`` is its frozen base, that of ``co-rft`` made the rollouts."""
