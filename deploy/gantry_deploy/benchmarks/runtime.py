@@ -28,6 +28,7 @@ from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.control.timing import TimingLog
 from gantry_deploy.embodiments.registry import embodiment_of
+from gantry_deploy.embodiments.simulated_task import task_judge
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.perception.maps import make_map_source, needs_map
 from gantry_deploy.policy.runner import PolicyRunner
@@ -154,7 +155,14 @@ def bundle_at_rate(bundle: Bundle, rate_hz: float, folder: Path) -> Path:
     for entry in model.metadata_props:
         if entry.key == METADATA_KEY:
             entry.value = contract.to_json()
-    return write_bundle(folder, contract=contract, model_bytes=model.SerializeToString(), golden=bundle.golden)
+    return write_bundle(
+        folder,
+        contract=contract,
+        model_bytes=model.SerializeToString(),
+        golden=bundle.golden,
+        base_bytes=bundle.base_bytes,
+        mapper_bytes=bundle.mapper_bytes,
+    )
 
 
 def describe_machine() -> dict[str, Any]:
@@ -192,10 +200,19 @@ def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, 
         # The network does not care how often it is asked, and this is about the loop.
         controller.rate_hz = rate_hz
         robot.connect()
-        controller.run(on_tick=lambda report: _into_policy(controller, report), duration_s=SETTLE_S)
+        judge, refusals = task_judge(robot), [""]
+        goal = None if judge is None else judge.command()
+        if goal is not None:
+            controller.set_command(goal, robot.now_s())
+        controller.run(on_tick=lambda report: _into_policy(controller, report, refusals), duration_s=SETTLE_S)
+        if controller.safety.mode in (Mode.PASSIVE, Mode.STAND):
+            raise GantryError(
+                f"the policy did not start within {SETTLE_S:g} s: {refusals[-1] or 'no reason was given'}"
+            )
         controller.timing.clear()
         missed = controller.counts()["missed_deadlines"]
-        controller.run(duration_s=seconds, command_input=lambda _: np.zeros(len(bundle.contract.command.names)))
+        still = None if goal is not None else np.zeros(len(bundle.contract.command.names))
+        controller.run(duration_s=seconds, command_input=None if still is None else lambda _: still)
         statistics = controller.statistics()
     statistics["missed_deadlines"] -= missed
     return {"backend": backend, "rate_hz": rate_hz, "seconds": seconds, **statistics}
@@ -219,11 +236,13 @@ def measure_timer(rate_hz: float, seconds: float) -> dict[str, Any]:
     return timing.summary()
 
 
-def _into_policy(controller: Controller, report: TickReport) -> None:
+def _into_policy(controller: Controller, report: TickReport, refusals: list[str]) -> None:
     wanted = {Mode.PASSIVE: Event.STAND, Mode.STAND: Event.START}.get(report.mode)
     if wanted is not None:
-        with contextlib.suppress(SafetyError):  # Not yet; the next tick asks again.
+        try:
             controller.request(wanted)
+        except SafetyError as error:  # Not yet; the next tick asks again.
+            refusals.append(str(error))
     elif report.mode in (Mode.POLICY, Mode.DAMP):
         controller.stop()
 

@@ -77,6 +77,7 @@ class LivePolicy:
         options.log_severity_level = 4
         # The level above packs a convolution's weights from the file, whatever stands in their place.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        alone = ["ConstantFolding"]  # It would compute with the weights of the file as well.
         kept = []
         if unknown := sorted(set(weights) - set(self._shapes)):
             raise PolicyError(unknown_name_text(f"weight of {self.FILE}", unknown[0], self._shapes))
@@ -89,7 +90,9 @@ class LivePolicy:
             kept.append(ort.OrtValue.ortvalue_from_numpy(np.array(value, order="C")))
             options.add_initializer(name, kept[-1])
         try:
-            session = ort.InferenceSession(self._graph, options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(
+                self._graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=alone
+            )
         except Exception as error:  # onnxruntime raises several types without a common base
             reason = " ".join(str(error).split())[:300]
             raise PolicyError(f"The weights do not fit {self.FILE}: {reason}") from error

@@ -14,7 +14,7 @@ from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.imitation.sight import SceneEncoder, label_head, numbers_of
-from gantry_policies.networks.language.film import scaled_and_shifted
+from gantry_policies.networks.language.film import scale_and_shift
 from gantry_policies.networks.language.token_layers import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.networks.language.words import WordEncoder, split_words
 from gantry_policies.off_policy.encoders import Summary
@@ -80,7 +80,7 @@ class ChunkMlp(nn.Module):
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             hidden = norm(layer(hidden))
             if said is not None:
-                hidden = scaled_and_shifted(hidden, self.scales[index](said))
+                hidden = scale_and_shift(hidden, self.scales[index](said))
             hidden = self.dropout(torch.relu(hidden))
         summary = hidden if seen is None else seen if said is None else torch.cat((seen, said), dim=1)
         return self.head(hidden).unflatten(1, self.shape), summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gantry_policies.networks.language.film import scaled_and_shifted
+from gantry_policies.networks.language.film import scale_and_shift
 from gantry_policies.networks.sizes import KeypointsCfg
 
 
@@ -49,7 +49,7 @@ class Keypoints(nn.Module):
         for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             hidden = norm(convolution(hidden))
             if said is not None and len(self.scales):
-                hidden = scaled_and_shifted(hidden, self.scales[index](said))
+                hidden = scale_and_shift(hidden, self.scales[index](said))
             hidden = nn.functional.silu(hidden)
         heat = self.heat(hidden)
         rows, columns = heat.shape[2:]

@@ -53,8 +53,8 @@ class KeypointsCfg:
             size = getattr(self, name)
             if size < 1:
                 raise GantryError(f"Key points: {name} is {size}, expected at least 1.")
-            if name != "keypoints" and size % max(1, size // 8):
-                raise GantryError(f"Key points: {name} is {size}, expected less than 16, or a multiple of 8.")
+            if name != "keypoints" and size > 8 and size % 8:
+                raise GantryError(f"Key points: {name} is {size}, expected at most 8, or a multiple of 8.")
         if self.stem_stride not in (2, 4):
             raise GantryError(f"Key points: stem_stride is {self.stem_stride}, expected 2 or 4.")
 

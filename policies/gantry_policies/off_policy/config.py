@@ -25,7 +25,7 @@ WARMUPS = ("base_noise", "uniform", "policy")
 
 @dataclass(frozen=True)
 class EncoderCfg:
-    """Image encoder, one per camera; of no effect without cameras, words aside."""
+    """Image encoder, one per camera, of no effect without cameras; and the words that a policy is told."""
 
     kind: str = "conv"
     """A name of :data:`ENCODERS`."""
@@ -38,7 +38,7 @@ class EncoderCfg:
     shift_pixels: int = 4
     """Largest random shift of images while learning; 0 for none."""
     learning_rate: float = 3e-4
-    """Of AdamW."""
+    """Of AdamW, for pictures and words."""
     vocabulary: int = 0
     """Words of the instructions, which are the state's last numbers; filled in from the task's contract. 0 for a policy
     that is told nothing in words."""

@@ -103,7 +103,7 @@ class PpoCfg:
     """Sizes of networks that look at a raster."""
     words: WordsNetCfg = field(default_factory=WordsNetCfg)
     """Sizes of networks that read an instruction."""
-    pictures: KeypointsCfg = field(default_factory=KeypointsCfg)
+    keypoints: KeypointsCfg = field(default_factory=KeypointsCfg)
     """Sizes of networks that look at pictures."""
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of the actor; of its action head where the network looks at a map."""
@@ -328,7 +328,7 @@ class PpoCfg:
             "class_name": "gantry_policies.networks.pictures:PictureModel",
             "activation": self.activation,
             "obs_normalization": self.normalize,
-            "pictures": self.pictures,
+            "pictures": self.keypoints,
             "words": self.words,
             "layout": layout,
         }

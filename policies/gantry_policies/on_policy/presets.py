@@ -83,9 +83,10 @@ def reverse_divergence(instructed: bool = False) -> PpoCfg:
 
 
 def looking(learner: PpoCfg) -> PpoCfg:
-    """The same for a student that looks at a small picture; its critic sees the numbers of the scene.
+    """A learner for a student that looks at a small picture; its critic sees the numbers of the scene.
 
-    Rollouts are a quarter as long, so that a phase of DAgger has four times as many.
+    There are fewer environments, so that rollouts are smaller and a phase of DAgger has more of them; it remembers the
+    last 40.
 
     Args:
         learner: Of a student that is told in words and sees numbers.

@@ -27,9 +27,12 @@ def camera_names(text: str) -> tuple[str, ...]:
     """Cameras of a workbench that a text with commas names.
 
     Raises:
+        GantryError: If it names none.
         UnknownNameError: If it has no such camera.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise GantryError(f"The robot's option 'cameras' is '{text}', expected some of: {', '.join(ALL_CAMERAS)}.")
     for name in names:
         if name not in ALL_CAMERAS:
             raise UnknownNameError("camera", name, ALL_CAMERAS)

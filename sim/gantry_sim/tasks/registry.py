@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.mirrors import MirrorMap
+from gantry_deploy.openpi.description import CameraNeed
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.plugins import entry_points, load_plugin
@@ -143,8 +144,9 @@ class Task:
     show: Callable[[Any, PolicyContract], Callable[[], TeacherQuestion]] | None = None
     """(environments, contract of what is to be seen) -> a function that shows their present state to a teacher that
     plans; None where no such teacher is understood."""
-    seen_by_teacher: Callable[[Any, bool], PolicyContract] | None = None
-    """(env configuration, whether by cameras) -> the contract of what such a teacher sees."""
+    seen_by_teacher: Callable[[Any, tuple[CameraNeed, ...] | None], PolicyContract] | None = None
+    """(env configuration, cameras that it needs or None for those of the task) -> the contract of what such a teacher
+    sees, whatever the student does."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None

@@ -180,7 +180,7 @@ def read_run(folder: Path) -> RunCfg:
         task = find_task(data["task"])
         algorithm = find_algorithm(data["algorithm"])
         env = from_plain(type(task.usual_env()), data["env"], f"{path}: env", RunError)
-        learner = from_plain(algorithm.cfg_type, data["learner"], f"{path}: learner", RunError)
+        learner = from_plain(algorithm.cfg_type, _current(path, data["learner"]), f"{path}: learner", RunError)
         threads = data["learn_threads"]
         if not isinstance(threads, int) or threads < 1:
             raise RunError(f"{path}: learn_threads is {plain_text(threads)}, expected a whole number of at least 1.")
@@ -200,6 +200,19 @@ def read_run(folder: Path) -> RunCfg:
         raise
     except (ValueError, KeyError, TypeError) as error:  # no text, no JSON, or not this JSON
         raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
+
+
+def _current(path: Path, learner: Any) -> Any:
+    """Settings of a learner without those that no version has any more.
+
+    Raises:
+        RunError: If they were of consequence.
+    """
+    if not isinstance(learner, dict) or "pictures" not in learner:
+        return learner
+    if learner.get("network") == "pictures":
+        raise RunError(f"{path}: the network of kind 'pictures' sees by key points now. Train the run again.")
+    return {name: value for name, value in learner.items() if name != "pictures"}
 
 
 def lengthen_run(run: RunCfg, folder: Path, preset: Preset) -> RunCfg:

@@ -145,7 +145,7 @@ def _fitting_planner(cfg: RunCfg) -> tuple[ActionTeacher, PolicyContract]:
     teacher = make_teacher(cfg.planner)
     try:
         told = teacher.description
-        contract = task.seen_by_teacher(cfg.preset.env, told.cameras is None or bool(told.cameras))
+        contract = task.seen_by_teacher(cfg.preset.env, told.cameras)
         if reasons := mismatches(told, description_of(contract)):
             raise RunError(f"The teacher '{cfg.planner}' does not fit task '{task.name}'. {' '.join(reasons)}")
         require_covered(_plan_steps(cfg), told.horizon)

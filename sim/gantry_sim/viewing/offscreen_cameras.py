@@ -14,7 +14,7 @@ from gantry_sim.viewing.camera import COLLISION_GROUP, Renderer
 
 
 class SceneCameras(Renderer):
-    """Takes pictures of one state at a time.
+    """Takes pictures of one state at a time, of a copy of the scene: later changes of its looks are not drawn.
 
     Args:
         model: The compiled scene.
@@ -54,8 +54,9 @@ _COARSE = 12, 6
 """Faces around and along a sphere in them."""
 _PLANE_M, _PLANE_FACE_M = 10.0, 0.2
 """Extent of endless planes in them, and edge of their faces, at whose corners light is computed. MuJoCo makes 160,000
-faces of an endless plane, which takes two thirds of a picture's time, and their edge depends on the scene's extent; the
-light of these differs from it by a few of 255, and is the same in training and on the simulated robot."""
+faces of an endless plane, which takes two thirds of a picture's time, and their edge depends on the scene's extent.
+These are the same in training and on the simulated robot; their light differs by 1 of 255 in the usual picture, and by
+some 14 in poses in which the lamp is reflected into the hand's camera."""
 
 
 def _for_small_pictures(model: mujoco.MjModel, size_px: int) -> mujoco.MjModel:

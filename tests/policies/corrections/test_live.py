@@ -1,9 +1,12 @@
 """The acting network on the robot's side computes what the learner does, with weights that change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.live_policy import WEIGHTS_SHA256, LivePolicy, weights_sha256
 from gantry_deploy.testing.legs import contract_for, tiny_robot
@@ -14,11 +17,19 @@ from gantry_sim.training.algorithms import off_policy
 
 SEED = 4
 SHAPES = {"state": (7,), "image/front": (3, 32, 32)}
+WORDS = 5
 
 
 def learner_of(name: str, seed: int) -> Learner:
+    """Of a preset; of a name with ``told`` one that reads words, with ``vit`` one with that encoder."""
     keys = SHAPES if "image" in name else {"state": (7,)}
-    made = Learner(presets.PRESETS[name]().agent, keys, 3, seed=seed)
+    cfg = presets.PRESETS[name.split(" ")[0]]().agent
+    if "told" in name:
+        keys = {**keys, "state": (7 + MAX_WORDS,)}
+        cfg = replace(cfg, encoder=replace(cfg.encoder, vocabulary=WORDS))
+    if "vit" in name:
+        cfg = replace(cfg, encoder=replace(cfg.encoder, kind="vit"))
+    made = Learner(cfg, keys, 3, seed=seed)
     with torch.no_grad():  # A residual starts at zero, and scalers at nothing.
         for value in (*made.actor.state_dict().values(), *made.action_scaler.state_dict().values()):
             value.add_(0.02 * torch.rand(value.shape, generator=torch.Generator().manual_seed(seed)) - 0.01)
@@ -27,13 +38,17 @@ def learner_of(name: str, seed: int) -> Learner:
 
 def seen_of(name: str, rng: np.random.Generator):
     obs = {"state": rng.normal(size=(1, 7)).astype(np.float32)}
+    if "told" in name:
+        tokens = np.zeros((1, MAX_WORDS), np.float32)
+        tokens[0, :3] = rng.integers(1, 2 + WORDS, 3)
+        obs["state"] = np.concatenate((obs["state"], tokens), axis=1)
     if "image" in name:
         obs["image/front"] = rng.integers(0, 255, (1, 3, 32, 32), dtype=np.uint8)
     base = rng.uniform(-0.5, 0.5, (1, 3)).astype(np.float32) if "resfit" in name else None
     return obs, base
 
 
-@pytest.mark.parametrize("name", ["rlpd", "resfit", "resfit_images"])
+@pytest.mark.parametrize("name", ["rlpd", "resfit", "resfit_images", "rlpd told", "resfit_images told vit"])
 def test_it_acts_as_the_learner_before_and_after_new_weights(name):
     rng, live = np.random.default_rng(SEED), None
     for seed in (1, 2):

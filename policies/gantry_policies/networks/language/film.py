@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def scaled_and_shifted(features: Tensor, both: Tensor) -> Tensor:
+def scale_and_shift(features: Tensor, both: Tensor) -> Tensor:
     """Features (N, c, ...) times one plus a scale, plus a shift.
 
     Args:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.networks.encoding import Encoding
-from gantry_policies.networks.language.film import scaled_and_shifted
+from gantry_policies.networks.language.film import scale_and_shift
 from gantry_policies.networks.language.words import WordEncoder
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.sizes import WordsNetCfg
@@ -58,5 +58,5 @@ class InstructedEncoder(nn.Module):
         words = self.layout.require_instruction()
         hidden = torch.cat((observation[:, : words.start], observation[:, words.stop :]), dim=1)
         for layer, film in zip(self.layers, self.scales, strict=True):
-            hidden = nn.functional.elu(scaled_and_shifted(layer(hidden), film(said)))
+            hidden = nn.functional.elu(scale_and_shift(layer(hidden), film(said)))
         return hidden

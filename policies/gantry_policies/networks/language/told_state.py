@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_deploy.contract.parts import MAX_WORDS
-from gantry_policies.networks.language.film import scaled_and_shifted
+from gantry_policies.networks.language.film import scale_and_shift
 from gantry_policies.networks.language.words import WordEncoder, split_words
 
 _WIDTH, _HEADS, _LAYERS = 32, 2, 1
@@ -37,5 +37,5 @@ class ToldState(nn.Module):
         numbers, words = split_words(state, self.vocabulary)
         assert words is not None
         said = self.words.summary(words)
-        chosen = torch.relu(scaled_and_shifted(self.layer(numbers), self.scales(said)))
+        chosen = torch.relu(scale_and_shift(self.layer(numbers), self.scales(said)))
         return torch.cat((numbers, chosen, said), dim=1)

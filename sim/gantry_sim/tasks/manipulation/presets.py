@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.openpi.description import CameraNeed
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.batched_env import BatchedEnv, Observation
 from gantry_policies.imitation import config as imitation
@@ -28,7 +30,7 @@ from gantry_sim.tasks.manipulation.language.shown import show_arm
 from gantry_sim.tasks.manipulation.language.suite import words_suite, words_table
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.recording import record_episodes
-from gantry_sim.tasks.manipulation.workbench import FRONT, WORKBENCHES
+from gantry_sim.tasks.manipulation.workbench import ALL_CAMERAS, FRONT, WORKBENCHES
 from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Suite, Task
 
 ENVS = 8
@@ -155,6 +157,16 @@ def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
     return ProgressEnv(env) if cfg.reward == "progress" else env
 
 
+def _seen_by_teacher(cfg: ArmCfg, needs: tuple[CameraNeed, ...] | None) -> PolicyContract:
+    """What a teacher is shown: numbers of the scene, or pictures of its own cameras, where the workbench has them."""
+    if needs is None:
+        return arm_contract(replace(cfg, observer="camera"))
+    names = tuple(need.name for need in needs if need.name in ALL_CAMERAS)
+    sizes = {need.height for need in needs if need.height}
+    size_px = sizes.pop() if len(sizes) == 1 else cfg.image_px
+    return arm_contract(replace(cfg, observer="camera" if needs else "state", cameras=names, image_px=size_px))
+
+
 def _task(info: TaskInfo) -> Task:
     told = WORKBENCHES[LAYOUTS[info.name]().task].is_told
     return Task(
@@ -166,7 +178,7 @@ def _task(info: TaskInfo) -> Task:
         contract=arm_contract,
         teacher=arm_contract,
         show=show_arm,
-        seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera" if cameras else "state")),
+        seen_by_teacher=_seen_by_teacher,
         evaluate=evaluate_success,
         record=record_episodes,
         labels=lambda cfg: ("object", "goal") if told or has_goal(cfg) else ("object",),

@@ -74,7 +74,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     """The policy of the newest checkpoint, which plans chunks as its clone does."""
     del trainer  # Its buffers need not be in memory any more.
     _, state = load_newest(folder / CHECKPOINTS)
-    cfg = settings_of(run)
+    cfg = settings_of(run, state["learner"])
     shapes, clone = run.spaces.obs_shapes, open_base(folder / BASE_FOLDER, run)
     learner = Learner(cfg.agent, shapes, run.spaces.action_size, clone=clone)
     learner.load_state_dict(state["learner"])

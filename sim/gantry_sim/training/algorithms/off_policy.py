@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from gantry_sim.training.bases import open_base
 from gantry_sim.training.demos import demos_of
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_files import BASE_FOLDER, TRAINING_EVALUATION_SEED
+from gantry_sim.training.run_validation import RunError
 
 ENVS = 8
 """Environments side by side; more collect faster, and further behind what is learned."""
@@ -50,14 +51,27 @@ def evaluation_env(run: RunCfg, episodes: int) -> BatchedEnv:
     return run.task.make_env(replace(env, num_envs=max(1, count)), run.device, TRAINING_EVALUATION_SEED)
 
 
-def settings_of(run: RunCfg) -> OffPolicyCfg:
-    """Settings of a run, with its seed, and of networks that read instructions where its task has any."""
+def settings_of(run: RunCfg, saved: Mapping[str, Any] | None = None) -> OffPolicyCfg:
+    """Settings of a run, with its seed, and of networks that read instructions where its task has any.
+
+    Args:
+        run: The run.
+        saved: State of a learner that is to be opened; one that was begun before networks read words goes on without.
+
+    Raises:
+        RunError: If a vocabulary was set that is not the task's.
+    """
     cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
     spec = run.task.contract(run.preset.env).instruction if run.task.has_contract else None
-    if spec is None:
-        return cfg
-    encoder = replace(cfg.agent.encoder, vocabulary=len(spec.vocabulary))
-    return replace(cfg, agent=replace(cfg.agent, encoder=encoder))
+    words = 0 if spec is None else len(spec.vocabulary)
+    if cfg.agent.encoder.vocabulary not in (0, words):
+        raise RunError(
+            f"learner.agent.encoder.vocabulary is {cfg.agent.encoder.vocabulary}, expected {words}, the words of task "
+            f"'{run.task.name}'; leave it out."
+        )
+    if saved is not None and not any(name.startswith("told.") for name in saved["networks"]["encoder"]):
+        words = 0
+    return replace(cfg, agent=replace(cfg.agent, encoder=replace(cfg.agent.encoder, vocabulary=words)))
 
 
 def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
@@ -118,7 +132,7 @@ def make_stream_trainer(
 
 def check_replay(run: RunCfg) -> None:
     """Refuse a replay buffer that does not fit into memory."""
-    cfg, spaces = run.preset.learner, run.spaces
+    cfg, spaces = settings_of(run), run.spaces
     residual = cfg.agent.actor.residual
     require_replay_memory(cfg.capacity, spaces.obs_shapes, spaces.action_size, residual, run.device)
 
@@ -127,7 +141,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     """The learner of the newest checkpoint, on top of its base."""
     del trainer  # Its buffers need not be in memory any more.
     _, state = load_newest(folder / CHECKPOINTS)
-    cfg = settings_of(run)
+    cfg = settings_of(run, state["learner"])
     learner = Learner(cfg.agent, run.spaces.obs_shapes, run.spaces.action_size)
     learner.load_state_dict(state["learner"])
     cloned = open_base(folder / BASE_FOLDER, run) if cfg.agent.actor.residual else None

@@ -60,7 +60,7 @@ def words_suite(
     parts["shuffled/words"] = (trained, lambda env: Shuffled(make_policy(env), words=True))
     if env_cfg.seen_cameras:
         parts["shuffled/pictures"] = (trained, lambda env: Shuffled(make_policy(env), words=False))
-    if FRONT in env_cfg.seen_cameras:
+    if FRONT in env_cfg.seen_cameras and SIDE not in env_cfg.seen_cameras:
         moved = tuple(SIDE if name == FRONT else name for name in env_cfg.seen_cameras)
         parts["moved/front"] = (replace(trained, cameras=moved), lambda env: CameraMoved(make_policy(env)))
     found: dict[str, Any] = {}
