@@ -13,7 +13,8 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.networks.pictures import PictureModel
 from gantry_policies.networks.sizes import KeypointsCfg, WordsNetCfg
-from gantry_policies.on_policy.presets import dagger_then_ppo, distilled, looking
+from gantry_policies.on_policy.presets import distilled, looking
+from gantry_sim.tasks.manipulation.presets import TELL_PUSH as TELL
 
 LAYOUT = ObservationLayout((TermSlice("numbers", 0, 2), TermSlice("instruction", 2, MAX_WORDS)), vocabulary=3)
 SMALL = KeypointsCfg(stem_width=8, width=16, keypoints=4)
@@ -102,7 +103,16 @@ def test_the_actor_reads_pictures_and_the_critic_numbers():
     assert plain["obs_groups"]["actor"] == ["actor"]
 
 
-def test_dagger_keeps_its_samples_where_rollouts_are_shorter():
-    longer, shorter = dagger_then_ppo(instructed=True), looking(dagger_then_ppo(instructed=True))
-    assert longer.guide.imitation_iterations * 4 == shorter.guide.imitation_iterations
-    assert looking(replace(longer, guide=None)).guide is None
+def test_dagger_lasts_longer_and_remembers_fewer_samples_where_there_are_pictures():
+    numbers = TELL.preset("dagger-ppo")
+    pictures = TELL.preset("dagger-images")
+
+    def samples(preset, iterations):
+        return preset.env.num_envs * preset.learner.steps_per_env * iterations
+
+    lasts = [samples(item, item.learner.guide.imitation_iterations) for item in (numbers, pictures)]
+    kept = [samples(item, item.learner.guide.aggregate_rollouts) for item in (numbers, pictures)]
+    assert lasts[0] < lasts[1]
+    assert kept[1] < kept[0]
+    assert kept[1] * 3 * pictures.env.image_px**2 < 1 << 30  # bytes
+    assert looking(replace(numbers.learner, guide=None)).guide is None

@@ -85,13 +85,13 @@ def reverse_divergence(instructed: bool = False) -> PpoCfg:
 def looking(learner: PpoCfg) -> PpoCfg:
     """A learner for a student that looks at a small picture; its critic sees the numbers of the scene.
 
-    There are fewer environments, so that rollouts are smaller and a phase of DAgger has more of them; it remembers the
-    last 40.
+    There are fewer environments, so that rollouts are smaller. A phase of DAgger lasts as long as it gains, 0.8 million
+    samples, and remembers the last 40 rollouts.
 
     Args:
         learner: Of a student that is told in words and sees numbers.
     """
     guide = learner.guide
     if guide is not None and guide.aggregate_rollouts:
-        guide = replace(guide, imitation_iterations=4 * guide.imitation_iterations, aggregate_rollouts=40)
+        guide = replace(guide, imitation_iterations=400, aggregate_rollouts=40)
     return replace(learner, network="pictures", guide=guide, steps_per_env=64, epochs=3, minibatch_samples=512)
