@@ -39,7 +39,9 @@ class SceneCameras(Renderer):
             camera.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
             camera.fixedcamid = known.index(found[0])
             self._cameras[name] = camera
-        super().__init__(_for_small_pictures(model, size_px), size_px, size_px)
+        own, planes = _for_small_pictures(model, size_px), model.geom_size.copy()
+        super().__init__(own, size_px, size_px)
+        own.geom_size[:] = planes  # endless again: what is drawn moves along with the camera
         shown = meshes and bool((model.geom_group == VISUAL_GROUP).any())
         self._option.geomgroup[VISUAL_GROUP], self._option.geomgroup[COLLISION_GROUP] = shown, not shown
 
@@ -52,11 +54,10 @@ COARSE_PX = 128
 """Pictures up to this size show round shapes by few faces, which takes two thirds of the time."""
 _COARSE = 12, 6
 """Faces around and along a sphere in them."""
-_PLANE_M, _PLANE_FACE_M = 10.0, 0.2
-"""Extent of endless planes in them, and edge of their faces, at whose corners light is computed. MuJoCo makes 160,000
-faces of an endless plane, which takes two thirds of a picture's time, and their edge depends on the scene's extent.
-These are the same in training and on the simulated robot; their light differs by 1 of 255 in the usual picture, and by
-some 14 in poses in which the lamp is reflected into the hand's camera."""
+_MUJOCO_FACES, _FACES = 400, 100
+"""Faces along an edge of an endless plane, MuJoCo's and those in small pictures, of the same size and about the camera.
+At their corners light is computed. 160,000 of them take two thirds of a picture's time, and nearly all are too far to be
+seen."""
 
 
 def _for_small_pictures(model: mujoco.MjModel, size_px: int) -> mujoco.MjModel:
@@ -68,5 +69,7 @@ def _for_small_pictures(model: mujoco.MjModel, size_px: int) -> mujoco.MjModel:
     if size_px <= COARSE_PX:
         quality.numslices, quality.numstacks = _COARSE
         endless = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_size[:, :2] == 0.0).all(1)
-        model.geom_size[endless] = (_PLANE_M, _PLANE_M, _PLANE_FACE_M)
+        face_m = 2.1 * model.vis.map.zfar * model.stat.extent / _MUJOCO_FACES
+        edge_m = 0.5 * _FACES * face_m
+        model.geom_size[endless] = (edge_m, edge_m, 1.0001 * face_m)  # rounding must not make another face
     return model

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -81,17 +82,26 @@ def test_the_simulated_robot_of_the_runtime_takes_the_pictures_that_training_see
 
 
 def test_small_pictures_of_an_endless_table_look_as_it_does(env, monkeypatch):
-    env.reset()
-    model, data = env.env.sim.mj_model, env._eyes._data
-    names = ("wrist", "front", "side")
+    make = offscreen_cameras._for_small_pictures
+
+    def endless(model, size_px):
+        made = make(model, size_px)
+        made.geom_size[:] = model.geom_size
+        return made
+
+    model, data, names = env.env.sim.mj_model, env._eyes._data, ("wrist", "front", "side")
     fast = offscreen_cameras.SceneCameras(model, names, 84)
-    monkeypatch.setattr(offscreen_cameras, "_PLANE_M", 0.0)
+    monkeypatch.setattr(offscreen_cameras, "_for_small_pictures", endless)
     exact = offscreen_cameras.SceneCameras(model, names, 84)
-    pictures, expected = fast.see(data), exact.see(data)
+    rng, start = np.random.default_rng(3), data.qpos.copy()
+    for _ in range(10):
+        data.qpos[:6] = start[:6] + rng.uniform(-0.5, 0.5, 6)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_camlight(model, data)
+        pictures, expected = fast.see(data), exact.see(data)
+        for name in names:
+            difference = np.abs(pictures[name].astype(int) - expected[name].astype(int))
+            assert difference.mean() < 5.0, (name, "seed 3")  # of 255; another light differs by 14
     fast.close()
     exact.close()
-    for name in names:
-        difference = np.abs(pictures[name].astype(int) - expected[name].astype(int))
-        assert difference.mean() < 4.0, name  # light is computed at other corners
-        assert (difference > 10).mean() < 0.01, name
     assert (model.geom_size[model.geom("table").id, :2] == 0.0).all()  # the scene itself keeps its table
