@@ -23,13 +23,16 @@ _STATES = 256
 """Made-up readings that steps take in turn."""
 
 
-def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict[str, dict[str, float]]:
+def measure_step(
+    runner: PolicyRunner, spec: RobotSpec, iterations: int, *, plan: bool = False
+) -> dict[str, dict[str, float]]:
     """Time judging, observing and inferring on random readings around the pose at rest, with random pictures and maps.
 
     Args:
         runner: The policy.
         spec: Its robot.
         iterations: Steps that are timed; a tenth as many before them are not.
+        plan: Forget plans before every step, so that the network is asked in each.
 
     Returns:
         Of ``observe``, ``infer``, ``safety`` and ``step`` (their sum), and of :data:`FIXED`: count, mean, p50, p99 and
@@ -52,6 +55,8 @@ def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict
     timing, twelve = TimingLog(("observe", "infer", "safety", "step", FIXED), iterations), np.ones((1, 12), np.float32)
     for i in range(-(iterations // 10), iterations):
         state = states[i % _STATES]
+        if plan:
+            runner.replan()
         start = time.perf_counter()
         safety.judge(state, state.stamp_s, Mode.POLICY, requested_command=command)
         judged = time.perf_counter()

@@ -56,8 +56,8 @@ _COARSE = 12, 6
 """Faces around and along a sphere in them."""
 _MUJOCO_FACES, _FACES = 400, 100
 """Faces along an edge of an endless plane, MuJoCo's and those in small pictures, of the same size and about the camera.
-At their corners light is computed. 160,000 of them take two thirds of a picture's time, and nearly all are too far to be
-seen."""
+At their corners light is computed. 160,000 of them take two thirds of a picture's time, and nearly all are too far
+away to be seen."""
 
 
 def _for_small_pictures(model: mujoco.MjModel, size_px: int) -> mujoco.MjModel:

@@ -158,7 +158,7 @@ def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
 
 
 def _seen_by_teacher(cfg: ArmCfg, needs: tuple[CameraNeed, ...] | None) -> PolicyContract:
-    """What a teacher is shown: numbers of the scene, or pictures of its own cameras, where the workbench has them."""
+    """Contract of what a teacher is shown: numbers, or pictures of its own cameras, where the workbench has them."""
     if needs is None:
         return arm_contract(replace(cfg, observer="camera"))
     names = tuple(need.name for need in needs if need.name in ALL_CAMERAS)
