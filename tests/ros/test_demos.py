@@ -122,6 +122,6 @@ def test_camera_mapping_policy_and_operator_cross_and_the_recording_explains_wha
 
 def test_the_loop_on_ros_leaves_its_statistics(tmp_path):
     bundle = tiny_bundle(tmp_path / "bundle", contract_for(GO2), hidden=(8,))
-    loop = measure_ros_loop(bundle.path, 50.0, 1.0, "mock", {}, tmp_path)
+    loop = measure_ros_loop(bundle.path, 50.0, 1.0, "sim_walk", {"backend": "mock"}, tmp_path)
     assert loop["timing"]["period"]["count"] > 0
     assert loop["timing"]["infer"]["count"] > 0
