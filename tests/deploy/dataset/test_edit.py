@@ -216,7 +216,7 @@ def smooth(folder, length, codec=None):
 def assert_shows(dataset, index, levels):
     """Pictures of the frames with these numbers, as :func:`smooth` has drawn them."""
     blue = dataset.images(index, FRONT)[..., 2].mean(axis=(1, 2))
-    np.testing.assert_allclose(blue, 8 * np.array(levels), atol=3)
+    np.testing.assert_allclose(blue, 8 * np.array(levels), atol=3.9)  # half of what lies between two frames is 4
 
 
 def test_trimmed_episodes_keep_their_pictures(tmp_path):
