@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime
 
 from gantry_deploy.benchmarks.ros import measure_ros_loop
-from gantry_deploy.benchmarks.step import FIXED, measure_step, tell
+from gantry_deploy.benchmarks.step import FIXED, example_of, measure_step, tell
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_deploy.cli.command import UsageError, add_json_option, parse_numbers
@@ -58,7 +58,7 @@ BUILT_IN_LAYERS = (256, 128, 64)
 """Its hidden layers."""
 
 MOCK = "mock"
-"""Backend without physics, whose loops are timed beside those of the robot's simulator."""
+"""Backend without physics, timed beside the robot's simulator."""
 # In the air nothing falls over, so that any policy at any rate can be timed.
 OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"fixed_base": True, "visuals": False}}
 """Options of backends, beside those that the policy needs."""
@@ -290,8 +290,8 @@ def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path, priori
 def _launch_arguments(contract: PolicyContract, backend: str) -> dict[str, str]:
     options = OPTIONS.get(backend)
     arguments = {} if options is None else {"backend": backend, "options": json.dumps(options)}
-    spec = contract.instruction
-    return arguments if spec is None or not spec.examples else {**arguments, "instruction": spec.examples[0]}
+    text = example_of(contract)
+    return {**arguments, "instruction": text} if text else arguments
 
 
 def aims_of(result: dict[str, Any], step_aim_s: float = STEP_AIM_S) -> dict[str, dict[str, Any]]:

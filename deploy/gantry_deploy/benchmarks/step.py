@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.safety import Event, Mode, SafetyMachine
 from gantry_deploy.control.timing import TimingLog
 from gantry_deploy.policy.onnx_policy import Images
@@ -90,15 +91,16 @@ def random_state(rest: RobotState, rng: np.random.Generator) -> RobotState:
     )
 
 
-def tell(runner: PolicyRunner) -> str:
-    """Tell a policy that follows instructions an example of its contract, or a word that it knows, for timing alone;
-    returns it, empty for another policy."""
-    spec = runner.contract.instruction
-    if spec is None:
-        return ""
-    text = (*spec.examples, spec.vocabulary[0])[0]
-    runner.instruct(text)
-    return text
+def example_of(contract: PolicyContract) -> str:
+    """Instruction for timing: an example of the contract, or a word of its vocabulary; empty without instructions."""
+    spec = contract.instruction
+    return "" if spec is None else (*spec.examples, spec.vocabulary[0])[0]
+
+
+def tell(runner: PolicyRunner) -> None:
+    """Tell a policy that follows instructions one for timing."""
+    if text := example_of(runner.contract):
+        runner.instruct(text)
 
 
 def _random_images(runner: PolicyRunner, rng: np.random.Generator) -> Images | None:

@@ -8,8 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from gantry_deploy.contract.parts import MAX_WORDS
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
-from gantry_policies.networks.language.told_state import ToldState
+from gantry_policies.networks.language.instructed import InstructedEncoder
+from gantry_policies.networks.layout import ObservationLayout, TermSlice
+from gantry_policies.networks.sizes import WordsNetCfg
 from gantry_policies.off_policy.config import EncoderCfg
 
 
@@ -49,8 +53,10 @@ class Encoder(nn.Module):
         self.width: int = sizes[0][2] if sizes else 0
         """w."""
         size = obs_shapes[STATE][0] if STATE in obs_shapes else 0
-        self.told = ToldState(size, cfg.vocabulary) if cfg.vocabulary else None
-        self.state_size: int = size if self.told is None else self.told.size
+        self.numbers = size - MAX_WORDS
+        """Numbers of a state before the words, where there are words."""
+        self.told = _instructed(self.numbers, cfg.vocabulary) if cfg.vocabulary else None
+        self.state_size: int = size if self.told is None else self.numbers + self.told.latent_size
         """Numbers of :attr:`Features.state`."""
         self.learns = bool(self.keys) or self.told is not None
         """Whether there is anything to train."""
@@ -63,7 +69,10 @@ class Encoder(nn.Module):
 
     def features(self, obs: Observation) -> Features:
         """Tokens, and the state as it is or under its instruction."""
-        return Features(obs[STATE] if self.told is None else self.told(obs[STATE]), self(obs))
+        state = obs[STATE]
+        if self.told is not None:
+            state = torch.cat((state[:, : self.numbers], self.told(state).latent), dim=1)
+        return Features(state, self(obs))
 
 
 class ConvTokens(nn.Module):
@@ -109,6 +118,12 @@ class Summary(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """``(B, size)`` of tokens ``(B, t, w)``."""
         return self.layers(tokens.flatten(1))
+
+
+def _instructed(numbers: int, vocabulary: int) -> InstructedEncoder:
+    """Encoder of a state of so many numbers and, last, the tokens of an instruction."""
+    terms = (TermSlice(STATE, 0, numbers), TermSlice(INSTRUCTION_TERM, numbers, MAX_WORDS))
+    return InstructedEncoder(ObservationLayout(terms, vocabulary=vocabulary), WordsNetCfg())
 
 
 def _stem(channels: int, cfg: EncoderCfg) -> list[nn.Module]:
