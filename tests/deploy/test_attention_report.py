@@ -220,7 +220,7 @@ def test_the_view_from_above_shows_ground_robot_and_what_it_attends_to():
 
 
 @needs("matplotlib")
-@needs("imageio_ffmpeg")
+@needs("av")
 def test_frames_make_a_film_that_follows_the_robot():
     film = [frame.astype(float) for frame in film_frames(walk(moment(), moment(0.2, 0.5), moment(0.4, 1.0)))]
     assert len(film) == 3
@@ -275,7 +275,7 @@ def test_share_of_the_window_that_was_seen():
 
 
 @needs("matplotlib")
-@needs("imageio_ffmpeg")
+@needs("av")
 def test_the_report_has_the_outcome_the_film_and_stills():
     frames = list(film_frames(walk()))
     mp4 = encode_mp4(frames, 5.0)

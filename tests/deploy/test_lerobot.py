@@ -53,6 +53,23 @@ def make(**options):
     return make_backend("lerobot", YAM, type=FOLLOWER, **{"command_timeout_s": 0.5, **options})
 
 
+def write(arm, goal):
+    """Write a command; None while the arm's thread has no turn on a busy machine, for then it does not begin."""
+    try:
+        return arm.write(goal)
+    except RobotError as error:
+        if "begins only from one younger" not in str(error):
+            raise
+        return None
+
+
+def begin(arm, goal):
+    """The first command that is taken."""
+    sent = []
+    wait_until(lambda: (sent.append(write(arm, goal)), sent[-1] is not None)[1], "an arm that begins")
+    return sent[-1]
+
+
 @pytest.fixture
 def arm():
     robot = make()
@@ -140,16 +157,15 @@ def test_it_passes_the_conformance_kit(tmp_path):
 def test_the_first_command_is_the_measured_pose(arm):
     assert device().log == []
     np.testing.assert_allclose(arm.read().joint_pos_rad[:6], math.radians(10.0))
-    start_s = arm.now_s()
-    sent = arm.write(JointCommand.position(YAM, HOME))
+    start_s, goal = arm.now_s(), JointCommand.position(YAM, HOME)
+    sent = begin(arm, goal)
     np.testing.assert_allclose(sent.pos_rad, arm.read().joint_pos_rad, atol=1e-9)
     wait_until(lambda: device().log, "an action")
     assert device().log[0]["joint2.pos"] == pytest.approx(10.0)
     arm.sleep_until(start_s + 0.1)
-    sent = arm.write(JointCommand.position(YAM, HOME))
-    assert sent.pos_rad[1] <= math.radians(10.0) + 0.5 * (arm.now_s() - start_s) + 1e-6
-    goal = JointCommand.position(YAM, HOME)
-    wait_until(lambda: (arm.write(goal), abs(arm.read().joint_pos_rad[1] - HOME[1]) < 0.02)[1], "the default pose")
+    sent = write(arm, goal)
+    assert sent is None or sent.pos_rad[1] <= math.radians(10.0) + 0.5 * (arm.now_s() - start_s) + 1e-6
+    wait_until(lambda: (write(arm, goal), abs(arm.read().joint_pos_rad[1] - HOME[1]) < 0.02)[1], "the default pose")
 
 
 def test_limp_commands_are_withheld(arm):
@@ -160,7 +176,7 @@ def test_limp_commands_are_withheld(arm):
 
 def test_it_is_held_when_commands_stop_and_where_it_is_closed(arm):
     goal = JointCommand.position(YAM, HOME)
-    wait_until(lambda: (arm.write(goal), arm.read().joint_pos_rad[1] > 0.4)[1], "an arm on its way")
+    wait_until(lambda: (write(arm, goal), arm.read().joint_pos_rad[1] > 0.4)[1], "an arm on its way")
     wait_until(lambda: arm.holds >= 1, "a hold")
     held = device().log[-1]["joint2.pos"]
     wait_until(lambda: abs(math.degrees(arm.read().joint_pos_rad[1]) - held) < 2.0, "an arm that stays")
@@ -201,7 +217,7 @@ def test_a_port_that_does_not_open_and_no_calibration(tmp_path):
 
 
 def test_a_bus_that_fails_is_lost_after_some_tries(arm):
-    arm.write(JointCommand.position(YAM, HOME))
+    begin(arm, JointCommand.position(YAM, HOME))
     device().fault = "Incorrect status packet!"
     wait_until(lambda: "Incorrect status packet!" in error_of(arm.read), "an error with the plugin's words")
     assert "Incorrect status packet!" in error_of(lambda: arm.write(JointCommand.position(YAM, HOME)))

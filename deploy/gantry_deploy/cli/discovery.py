@@ -40,7 +40,7 @@ _ORDER = (
 _EXTRAS = {
     "train": (
         *("torch", "mjlab", "mujoco", "mujoco_warp", "warp", "mjbatch", "rsl_rl", "onnx", "onnxscript"),
-        *("tensorboard", "matplotlib", "imageio_ffmpeg"),
+        *("tensorboard", "matplotlib"),
     ),
     "ros": ("rclpy", "sensor_msgs", "geometry_msgs", "nav_msgs", "std_msgs", "std_srvs", "diagnostic_msgs"),
     "robot": ("cv2",),

@@ -1,11 +1,13 @@
-"""Frames to MP4 with the ffmpeg that comes in a wheel."""
+"""Frames to MP4, through PyAV."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,9 @@ def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> byt
         The file's bytes.
 
     Raises:
-        GantryError: If there is no frame, or one of another shape or type.
+        GantryError: If there is no frame, or one of another shape or type, or if the encoder fails.
     """
-    import imageio_ffmpeg  # An extra of training.
+    from av.error import FFmpegError  # An extra of datasets and training.
 
     iterator = iter(frames)
     first = next(iterator, None)
@@ -42,26 +44,28 @@ def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> byt
     height, width = (shape[0] // 2 * 2, shape[1] // 2 * 2) if len(shape) == 3 else (0, 0)
     if not height or not width:
         raise GantryError(f"A frame has shape {shape}, expected (height, width, 3) of at least 2 x 2 pixels.")
+    cut = (np.ascontiguousarray(frame[:height, :width]) for frame in _checked(chain([first], iterator), shape))
+    # The index moves to the front in a second pass, which FFmpeg takes over files alone.
     with tempfile.TemporaryDirectory(prefix="gantry-video-") as folder:
         path = Path(folder) / "video.mp4"
-        writer = imageio_ffmpeg.write_frames(
-            str(path),
-            (width, height),
-            fps=fps,  # type: ignore[arg-type]  # It goes to ffmpeg as text, so fractions are fine.
-            codec="libx264",
-            pix_fmt_out="yuv420p",
-            macro_block_size=2,
-            quality=None,  # type: ignore[arg-type]  # Off: the constant rate factor below takes its place.
-            ffmpeg_log_level="error",
-            output_params=["-crf", str(quality), "-movflags", "+faststart", "-threads", "2"],
-        )
-        writer.send(None)
         try:
-            for frame in _checked(chain([first], iterator), shape):
-                writer.send(np.ascontiguousarray(frame[:height, :width]))
-        finally:
-            writer.close()
+            _encode(path, cut, (width, height), Fraction(fps).limit_denominator(1000), quality)
+        except FFmpegError as error:
+            raise GantryError(f"A video of {width} x {height} pixels cannot be encoded: {error}.") from error
         return path.read_bytes()
+
+
+def _encode(path: Path, frames: Iterator[Frame], size: tuple[int, int], fps: Fraction, quality: int) -> None:
+    import av
+
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
+        stream: Any = container.add_stream("libx264", rate=fps, options={"crf": str(quality), "threads": "2"})
+        (stream.width, stream.height), stream.pix_fmt = size, "yuv420p"
+        for index, pixels in enumerate(frames):
+            frame: Any = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.pts, frame.time_base = index, 1 / fps
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
 
 
 def _checked(frames: Iterable[Frame], shape: tuple[int, ...]) -> Iterator[Frame]:

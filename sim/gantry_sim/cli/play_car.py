@@ -22,7 +22,7 @@ CHOICES = ("first", "collision", "worst")
 DRIVERS = ("policy", "scripted", "scan", "steady", "random")
 EPISODES, REPORTED = 16, 100
 """Episodes to choose from, and those of a report, if no number is given."""
-ENCODER = "imageio_ffmpeg"
+ENCODER = "av"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
