@@ -19,6 +19,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, signals_for, tiny_bundle, with_actions
 from gantry_fixtures.arm import arm_bundle, arm_contract_for
 from gantry_fixtures.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.mechanism import cartpole_bundle
 from gantry_fixtures.training import torch
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -111,7 +112,7 @@ def test_near_misses_are_told(roller):
         rolling_contract(roller, embodiment="wheel")
     with pytest.raises(ContractError, match=r"kind of a robot on two wheels 'target/wheel/halve'. Did you mean"):
         rolling_contract(roller, "target/wheel/halve")
-    with pytest.raises(UnknownNameError, match="Available: arm, car, legs"):
+    with pytest.raises(UnknownNameError, match="Available: arm, car, legs, mechanism"):
         find_embodiment("tank")
     with pytest.raises(ContractError, match="robot 'go2', an arm: body is NoneType, expected a Chain"):
         embodiment_of_robot(replace(robot_spec("go2"), embodiment="arm"))
@@ -129,6 +130,7 @@ BUNDLES = {
     "legs": lambda folder: tiny_bundle(folder, contract_for(robot_spec("go2"))),
     "arm": lambda folder: arm_bundle(folder, arm_contract_for(robot_spec("yam"))),
     "car": lambda folder: drive_bundle(folder, drive_contract_for(robot_spec("bmw_320i"))),
+    "mechanism": cartpole_bundle,
 }
 
 
@@ -148,9 +150,11 @@ def test_simulation_and_robot_get_equal_targets_of_one_call(name, tmp_path):
     found = decoder(torch.from_numpy(step.action).repeat(3, 1), signals)
     for row in range(3):
         np.testing.assert_allclose(found.pos_rad[row], step.target.pos_rad, atol=1e-5)
+        if found.effort_nm is not None:
+            np.testing.assert_allclose(found.effort_nm[row], step.target.effort_nm, atol=1e-5)
         if found.vel_rad_s is not None:
             np.testing.assert_allclose(found.vel_rad_s[row], step.target.vel_rad_s, atol=1e-5)
-    beyond = decoder.clip(torch.full((3, contract.action_size), 99.0))
+    beyond = decoder.clip(torch.full((3, contract.action_size), 999.0))
     np.testing.assert_allclose(beyond, contract.action.clip)
 
 

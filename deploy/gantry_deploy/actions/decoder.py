@@ -31,6 +31,8 @@ class JointTargets(NamedTuple):
     """Shape (N, n), velocities; None for zeros."""
     acc_rad_s2: Array | None = None
     """Shape (N, n), accelerations towards those velocities, for what simulates them; None where nothing is said."""
+    effort_nm: Array | None = None
+    """Shape (N, n), efforts beside those of stiffness and damping, N m and, where a joint slides, N; None for zeros."""
 
 
 class ActionDecoder(Protocol):
@@ -93,9 +95,11 @@ class ActionKind:
     embodiment: str = ""
     """Embodiment that has it; what an embodiment lists itself leaves this empty."""
     tolerance_rad: float = MAX_DIFFERENCE
-    """Largest difference between recorded and decoded joint targets, rad."""
+    """Largest difference between recorded and decoded joint targets, rad; of efforts N m or N."""
     gives_velocity: bool = False
     """Whether targets have velocities, which recordings hold then."""
+    gives_effort: bool = False
+    """Whether targets have efforts, which recordings hold then."""
     needs_map: Callable[[PolicyContract], bool] = lambda contract: False
     """Whether the decoder looks at the contract's map window, whatever the network observes."""
 

@@ -190,7 +190,11 @@ def _observations(contract: PolicyContract, result: dict[str, Any]) -> Table:
 
 
 def _action(contract: PolicyContract) -> Table:
-    return _pairs({"kind": contract.action.kind, "clip": f"±{contract.action.clip:g} before the scale"})
+    rows = {"kind": contract.action.kind, "clip": f"±{contract.action.clip:g} before the scale"}
+    from gantry_deploy.embodiments.registry import embodiment_of
+
+    labels = embodiment_of(contract).action_kind(contract.action.kind).labels(contract)
+    return _pairs(rows if labels == contract.joint_names else {**rows, "numbers": ", ".join(labels)})
 
 
 def _commands(contract: PolicyContract) -> Table:

@@ -24,6 +24,7 @@ from gantry_deploy.contract.footstep_spec import (
     SwingSpec,
 )
 from gantry_deploy.contract.graph_spec import MAX_STATE, GraphInput, GraphSpec, GraphState
+from gantry_deploy.contract.mechanism_spec import MechanismSpec
 from gantry_deploy.contract.parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -167,6 +168,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "gripper_open_m": Range(-1.0, 1.0),
         "gripper_step_m": Range(LEAST, 1.0),
     },
+    MechanismSpec: {"start_lower_rad": _TRAVEL, "start_upper_rad": _TRAVEL},
     LidarLayout: {
         "beams": Range(1, 100_000),
         "angle_min_rad": Range(-4.0 * math.pi, 4.0 * math.pi),

@@ -23,6 +23,7 @@ from gantry_deploy.policy.golden import (
     MAP_ARRAY,
     MAX_EPISODE_DIFFERENCE,
     TARGET_ARRAY,
+    TARGET_EFFORT_ARRAY,
     TARGET_VELOCITY_ARRAY,
     DifferenceError,
     action_labels,
@@ -233,13 +234,23 @@ def _joint_targets(bundle: Bundle, allowed_rad: float) -> tuple[None, str, float
         if signals.joint_target_rad is not None:
             decoder.reset(signals.joint_target_rad)
         rows.append(decoder(action[i : i + 1], signals))
-    found = [row.pos_rad for row in rows], [row.vel_rad_s for row in rows if row.vel_rad_s is not None]
+    found = (
+        [row.pos_rad for row in rows],
+        [row.vel_rad_s for row in rows if row.vel_rad_s is not None],
+        [row.effort_nm for row in rows if row.effort_nm is not None],
+    )
+    names = TARGET_ARRAY, TARGET_VELOCITY_ARRAY, TARGET_EFFORT_ARRAY
     difference = max(
         compare("joint target", np.concatenate(values), golden[name], list(contract.joint_names), allowed_rad)
-        for name, values in zip((TARGET_ARRAY, TARGET_VELOCITY_ARRAY), found, strict=True)
+        for name, values in zip(names, found, strict=True)
         if values
     )
-    return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
+    unit = "N m" if TARGET_EFFORT_ARRAY in golden else "rad"
+    return (
+        None,
+        f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} {unit}",
+        difference,
+    )
 
 
 def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:

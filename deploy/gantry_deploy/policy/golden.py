@@ -5,9 +5,10 @@ clip) and ``joint_target_rad``; one with a base that moves its attitude and turn
 together, ``episode_start`` says where an episode begins, and an arm, whose targets continue, must have it. The rest
 depends on what the policy sees: ``lin_vel_base_in_base_m_s``, ``elevation_map``, ``object_pose_in_base``, and
 ``image/<camera>`` as uint8 (M, 3, height, width). A residual policy's file has ``base_action``, what the queue of its
-base gave in each step. Where targets have velocities, as a car's speed is one, there is ``joint_target_vel_rad_s``; a
-car's file has ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings. A
-raster's columns are not in ``observation`` but, before their scale, as uint8 in ``raster``.
+base gave in each step. Where targets have velocities, as a car's speed is one, there is ``joint_target_vel_rad_s``, and
+where they are efforts ``joint_target_effort_nm``. A car's file has ``pos_base_in_world_m``, whole episodes, and
+``around/<field>``, each field of its surroundings. A raster's columns are not in ``observation`` but, before their
+scale, as uint8 in ``raster``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ EXTRA_PREFIX = "extra/"
 """Arrays of signals that robots of other packages report beside the usual ones."""
 TARGET_ARRAY, TARGET_VELOCITY_ARRAY = "joint_target_rad", "joint_target_vel_rad_s"
 """Recorded joint targets, and their velocities where the action gives some."""
+TARGET_EFFORT_ARRAY = "joint_target_effort_nm"
+"""Recorded efforts of joints, where the action gives some."""
 RASTER_TERM, RASTER_ARRAY = "bev", "raster"
 """The observation term that is kept as bytes, and under which name."""
 
@@ -162,6 +165,8 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         widths |= {PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
     if embodiment.action_kind(contract.action.kind).gives_velocity:
         widths[TARGET_VELOCITY_ARRAY] = (joints,)
+    if embodiment.action_kind(contract.action.kind).gives_effort:
+        widths[TARGET_EFFORT_ARRAY] = (joints,)
     for name, size in needed_signals(contract).items():
         widths[name if name in _STATE_FIELDS else EXTRA_PREFIX + name] = (size,)
     if contract.is_residual:

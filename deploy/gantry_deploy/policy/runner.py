@@ -284,8 +284,9 @@ class PolicyRunner:
     def _command_of(self, targets: JointTargets) -> JointCommand:
         """Joint command of one row of targets, with the contract's gains."""
         speed = self._zeros if targets.vel_rad_s is None else targets.vel_rad_s[0].astype(np.float64)
+        effort = self._zeros if targets.effort_nm is None else targets.effort_nm[0].astype(np.float64)
         place = targets.pos_rad[0].astype(np.float64)
-        return JointCommand(place, speed, self._zeros, self._stiffness, self._damping)
+        return JointCommand(place, speed, effort, self._stiffness, self._damping)
 
 
 def blank_images(contract: PolicyContract) -> Images | None:

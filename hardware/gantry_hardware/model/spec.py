@@ -100,8 +100,9 @@ class RobotSpec:
     joints' own, which belong to a position loop and let a legged robot drop onto its trunk."""
     body: Any = None
     """Body beside the joints, of a type of the embodiment: a :class:`gantry_hardware.model.chain.Chain` of an arm, a
-    :class:`gantry_hardware.model.cars.CarSpec` of a car, None of a robot with legs. Its method ``check_joints``, if it
-    has one, is called with the joints' names, and ``urdf`` with name and joints' names."""
+    :class:`gantry_hardware.model.cars.CarSpec` of a car, a :class:`gantry_hardware.model.mechanism.Mechanism` of a
+    mechanism, None of a robot with legs. Its method ``check_joints``, if it has one, is called with the joints' names,
+    and ``urdf`` with name and joints' names; with ``fixed_base`` the robot's model gets no free joint."""
     mjcf: str = ""
     """The robot's MuJoCo model, as ``package:path/inside/it.xml`` or as an absolute path; the package is not
     imported to find it. Empty for a robot that no simulator knows. docs/robots.md says what the model must hold."""

@@ -195,9 +195,11 @@ class _Acting(nn.Module):
         command, time_s = given.get(_SHAPED, torch.zeros(1, 0)), given.get(_TIME, torch.zeros(1))
         signals = Signals(pos, vel, _wxyz(quat), ang_vel, command, last, time_s)
         targets = self.decoder(action, signals)
-        if targets.vel_rad_s is not None or self.decoder.targets is not None:
+        others = (targets.vel_rad_s, targets.effort_nm, self.decoder.targets)
+        if any(values is not None for values in others):
             raise LeappError(
-                "The policy cannot be a LEAPP bundle: its targets have velocities or follow from earlier ones."
+                "The policy cannot be a LEAPP bundle: its targets have velocities or efforts, or follow from "
+                "earlier ones."
             )
         return targets.pos_rad, last
 

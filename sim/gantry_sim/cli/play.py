@@ -118,6 +118,30 @@ def _not_a_car(args: argparse.Namespace) -> None:
     args.seconds = 20.0 if args.seconds is None else args.seconds
 
 
+def _balance(args: argparse.Namespace, source: Path) -> dict[str, Any]:
+    """Mechanism: a film of episodes as `gantry check` judges them."""
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.viewing.balance_film import film_balance
+    from gantry_sim.viewing.play import bundle_of
+
+    _not_a_car(args)
+    if args.video is None or args.attention or args.command is not None:
+        raise UsageError("This policy is filmed: give --video FILE.mp4, and neither --command nor --attention.")
+    with interrupt_on_terminate(), bundle_of(source) as bundle:
+        video, played = film_balance(bundle, args.seconds, dict(args.option), ProgressBar("film").share)
+    _write_film(args, video)
+    print(f"{bundle.contract.robot}: {counted(played.episodes, 'episode')}, {played.succeeded} balanced at the end")
+    print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
+    return {"video": str(args.video.resolve()), "episodes": played.episodes, "succeeded": played.succeeded}
+
+
+def _write_film(args: argparse.Namespace, video: bytes) -> None:
+    try:
+        write_whole(args.video, video)
+    except OSError as error:
+        raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
+
+
 def _film_task(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Any other: a film of the task that it was trained in."""
     _not_a_car(args)
@@ -131,10 +155,7 @@ def _film_task(args: argparse.Namespace, path: Path) -> dict[str, Any]:
 
     source = open_source(path)
     video, played = film_source(source, args.seconds, on_progress=ProgressBar("film").share)
-    try:
-        write_whole(args.video, video)
-    except OSError as error:
-        raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
+    _write_film(args, video)
     print(f"{source.task.name}: {counted(played.episodes, 'episode')}, {played.succeeded} with success")
     print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
     return {"video": str(args.video.resolve()), "episodes": played.episodes, "succeeded": played.succeeded}
@@ -155,10 +176,7 @@ def _film(args: argparse.Namespace, bundle: Bundle) -> int:
     profile = fitted(asked, args.seconds, bundle.contract.command)
     print(f"{bundle.contract.robot}: {describe(profile)}", flush=True)
     video, trouble = make_film(bundle, profile, dict(args.option), ProgressBar("film").share)
-    try:
-        write_whole(args.video, video)
-    except OSError as error:
-        raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
+    _write_film(args, video)
     if trouble:
         print(f"The walk ended early: {trouble}")
     print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
@@ -166,7 +184,11 @@ def _film(args: argparse.Namespace, bundle: Bundle) -> int:
     return 1 if trouble else 0
 
 
-_PLAYERS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any] | int]] = {"legs": _walk, "car": _drive}
+_PLAYERS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any] | int]] = {
+    "legs": _walk,
+    "car": _drive,
+    "mechanism": _balance,
+}
 """Embodiment -> what plays its policies; all others are filmed in their task."""
 
 COMMAND = Command(

@@ -27,6 +27,7 @@ ROOT_VARIABLE = "ISAACSIM_ASSET_ROOT"
 GROUND = "Isaac/IsaacLab/Environments/Grid/default_ground_plane_checker_v1/default_ground_plane.usda"
 """The endless plane that flat tasks open."""
 ROBOTS = {
+    "Isaac/IsaacLab/Robots/Classic/Cartpole/cartpole.usd": "cartpole",
     "Isaac/IsaacLab/Robots/Unitree/Go1/go1.usd": "go1",
     "Isaac/IsaacLab/Robots/Unitree/Go2/go2.usd": "go2",
     "Isaac/IsaacLab/Robots/Unitree/G1/g1.usd": "g1",
@@ -35,7 +36,6 @@ ROBOTS = {
 """Isaac Lab's file of a robot -> Gantry's name of that robot. Any other file stands for the robot of its own name, such
 as one of another package: ``a1.usd`` for the robot ``a1``."""
 MACHINES = {
-    "Isaac/IsaacLab/Robots/Classic/Cartpole/cartpole.usd": "cartpole",
     "Isaac/Robots/IsaacSim/Ant/ant_instanceable.usd": "ant",
 }
 """Isaac Lab's file of a machine that is no robot of Gantry -> its MJCF in the assets."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gantry_deploy.contract.arm_spec import JOINT_TARGET
-from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
+from gantry_sim.isaaclab_tasks.actions import driven_of, joint_action, kind_of, require_single
 from gantry_sim.isaaclab_tasks.assets import robot_of
 from gantry_sim.isaaclab_tasks.cfg import IsaacCfg, actor_groups, isaac_env_cfg
 from gantry_sim.isaaclab_tasks.names import PREFIX
@@ -28,42 +28,14 @@ from gantry_sim.managed_tasks.contract import (
     NoContractError,
     errors_of,
     floats,
-    require_bodiless,
+    require_body,
     require_nothing,
     robot_with,
-    row_of,
-    velocity_command,
 )
 from gantry_sim.managed_tasks.terms import Driven
 
-ACTION = "JointPositionAction"
-"""The one kind of action that a contract can say here."""
 LIMITS = ("actuator_effort_limit", "joint_effort_limit", "effort_limit_sim", "effort_limit")
 """Fields of an actuator's configuration that limit its torque, the one that holds first."""
-
-
-def joint_action(env: Any) -> Any:
-    """The action term of an environment.
-
-    Raises:
-        NoContractError: If there are several, or it is none of joint positions.
-    """
-    names = list(env.action_manager.active_terms)
-    terms = [env.action_manager.get_term(name) for name in names]
-    if len(terms) != 1 or type(terms[0]).__name__ != ACTION:
-        kinds = ", ".join(f"'{name}' ({type(term).__name__})" for name, term in zip(names, terms, strict=True))
-        raise NoContractError(f"its actions are {kinds}; expected a single {ACTION}.")
-    return terms[0]
-
-
-def driven_of(env: Any) -> Driven:
-    """The robot that the actions of an environment move.
-
-    Raises:
-        NoContractError: As of :func:`joint_action`.
-    """
-    action = joint_action(env)
-    return Driven(env, action.cfg.asset_name, tuple(action._joint_names))
 
 
 def _derived(cfg: IsaacCfg) -> PolicyContract:
@@ -98,17 +70,17 @@ def require_sayable(env_cfg: Any, task_id: str, groups: tuple[str, ...]) -> None
         )
     unknown = errors_of(require_known, configured_terms(env_cfg, groups))
     note = f" Known are the functions {known_functions()}."
-    require_nothing([*unknown, *_other_actions(env_cfg)], note if unknown else "")
+    require_nothing([*unknown, *errors_of(_require_action, [env_cfg])], note if unknown else "")
 
 
-def _other_actions(env_cfg: Any) -> list[str]:
-    """Actions of a configuration that no contract can say, each in words."""
+def _require_action(env_cfg: Any) -> None:
+    """Refuse actions of a configuration that no contract can say.
+
+    Raises:
+        NoContractError: If so.
+    """
     terms = {name: term for name, term in vars(env_cfg.actions).items() if term is not None}
-    kinds = {name: type(term).__name__.removesuffix("Cfg") for name, term in terms.items()}
-    if list(kinds.values()) == [ACTION]:
-        return []
-    told = ", ".join(f"'{name}' ({kind})" for name, kind in kinds.items())
-    return [f"its actions are {told}; expected a single {ACTION}."]
+    require_single({name: type(term).__name__.removesuffix("Cfg") for name, term in terms.items()})
 
 
 def contract_of(env: Any, groups: tuple[str, ...], action_clip: float) -> PolicyContract:
@@ -128,11 +100,15 @@ def contract_of(env: Any, groups: tuple[str, ...], action_clip: float) -> Policy
     missing = errors_of(lambda term: contract_term(term, driven), terms)
     missing += [f"the terms of group '{name}' are not joined term by term." for name in groups if _is_mixed(env, name)]
     require_nothing(missing)
-    spec, width = _robot(driven), len(driven.joint_names)
+    kind = kind_of(action)
+    spec = _robot(driven, kind.body_type)
     order = [driven.entity.joint_names.index(name) for name in driven.joint_names]
     stiffness, damping = _gains(driven.entity)
-    lower, upper = _limits(driven.entity, action, order, spec)
+    lower, upper = _limits(driven.entity, order, spec)
+    if action.cfg.clip is not None:
+        lower, upper = kind.clipped(action, lower, upper)
     torque = np.minimum(_torque_limits(driven)[order], spec.array("effort_limit_nm"))
+    parts = kind.parts(action, driven, torque, terms, action_clip)
     contract = PolicyContract(
         robot=spec.name,
         embodiment=spec.embodiment,
@@ -145,9 +121,11 @@ def contract_of(env: Any, groups: tuple[str, ...], action_clip: float) -> Policy
         damping_nm_s_rad=floats(damping[order]),
         effort_limit_nm=floats(torque),
         observations=tuple(contract_term(term, driven) for term in terms),
-        action=ActionSpec(JOINT_TARGET, row_of(action._scale, width), row_of(action._offset, width), clip=action_clip),
-        command=velocity_command(terms, lambda name: env.command_manager.get_term(name).cfg.ranges),
+        action=parts.action,
+        command=parts.command,
         map_window=window_of(terms, driven),
+        body=parts.body,
+        acceptance=parts.acceptance,
     )
     contract.check_robot(spec)
     return contract
@@ -159,16 +137,16 @@ def _is_mixed(env: Any, group: str) -> bool:
     return not manager.group_obs_concatenate[group] or bool(manager._group_obs_time_major[group])
 
 
-def _robot(driven: Driven) -> RobotSpec:
-    """Gantry's robot in the scene: by its file, or by its joints.
+def _robot(driven: Driven, body_type: type | None) -> RobotSpec:
+    """Gantry's robot in the scene, of an embodiment with such a body: by its file, or by its joints.
 
     Raises:
         NoContractError: If there is none.
     """
     name = robot_of(str(getattr(driven.entity.cfg.spawn, "usd_path", "")))
     if name is None or robot_spec(name).joint_names != driven.joint_names:
-        return robot_with(driven.joint_names, "Isaac Lab")
-    require_bodiless(robot_spec(name), "Isaac Lab")
+        return robot_with(driven.joint_names, "Isaac Lab", body_type)
+    require_body(robot_spec(name), "Isaac Lab", body_type)
     return robot_spec(name)
 
 
@@ -212,14 +190,10 @@ def _torque_limits(driven: Driven) -> np.ndarray:
     return limits
 
 
-def _limits(robot: Any, action: Any, order: list[int], spec: RobotSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper limits (n,) of the targets, rad: those of model, robot and action together."""
+def _limits(robot: Any, order: list[int], spec: RobotSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper limits (n,) of the joints, rad: those of model and robot together."""
     model = robot.data.joint_pos_limits.torch[0, order].cpu().numpy().astype(np.float64)
-    lower, upper = np.maximum(model[:, 0], spec.array("lower_rad")), np.minimum(model[:, 1], spec.array("upper_rad"))
-    if action.cfg.clip is not None:
-        own = action._clip[0].cpu().numpy().astype(np.float64)
-        lower, upper = np.maximum(lower, own[:, 0]), np.minimum(upper, own[:, 1])
-    return lower, upper
+    return np.maximum(model[:, 0], spec.array("lower_rad")), np.minimum(model[:, 1], spec.array("upper_rad"))
 
 
 CONTRACTS = Contracts(lambda cfg: cfg.key, lambda cfg: PREFIX + cfg.task, _derived)

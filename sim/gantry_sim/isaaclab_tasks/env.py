@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, EnvStep, Observation
+from gantry_sim.isaaclab_tasks.actions import KINDS
 from gantry_sim.isaaclab_tasks.cfg import IsaacCfg, actor_groups, isaac_env_cfg
 from gantry_sim.isaaclab_tasks.contract import CONTRACTS
 from gantry_sim.isaaclab_tasks.opened import OpenEnv
@@ -150,7 +151,8 @@ class IsaacBatch:
 
 
 def make_env(cfg: IsaacCfg, device: str, seed: int) -> IsaacBatch:
-    """The environments on a device; where the task has a contract, joint targets keep within its limits, as on a robot.
+    """The environments on a device; where the task has a contract, what actions command keeps within its limits, as on
+    a robot.
 
     Raises:
         GantryError: If Isaac Lab cannot build them, or an observation is no row of numbers.
@@ -159,7 +161,8 @@ def make_env(cfg: IsaacCfg, device: str, seed: int) -> IsaacBatch:
     env_cfg, _ = isaac_env_cfg(cfg, device, seed)
     if contract is not None:
         (action,) = (term for term in vars(env_cfg.actions).values() if term is not None)
-        action.clip = {f"^{name}$": limits for name, limits in contract.joint_limits.items()}
+        limits = KINDS[type(action).__name__.removesuffix("Cfg")].clip(contract)
+        action.clip = {f"^{name}$": bounds for name, bounds in limits.items()}
     opened = OpenEnv(cfg.task, env_cfg)
     try:
         return IsaacBatch(opened, cfg.task, cfg.action_clip)

@@ -17,7 +17,7 @@ def _info(task_id: str, robot: str = NO_ROBOT) -> TaskInfo:
 MODELLED = (
     _info("Isaac-Ant"),
     _info("Isaac-Ant-Direct"),
-    _info("Isaac-Cartpole"),
+    _info("Isaac-Cartpole", "cartpole"),
     _info("Isaac-Cartpole-Direct"),
     _info("Isaac-Velocity-Flat-G1", "g1"),
     _info("Isaac-Velocity-Flat-UnitreeGo2", "go2"),

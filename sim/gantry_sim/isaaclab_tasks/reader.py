@@ -9,8 +9,9 @@ from torch import Tensor
 
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_deploy.observations.builder import Signals
+from gantry_sim.isaaclab_tasks.actions import driven_of, joint_action, kind_of
 from gantry_sim.isaaclab_tasks.cfg import IsaacCfg, actor_groups
-from gantry_sim.isaaclab_tasks.contract import CONTRACTS, driven_of, joint_action
+from gantry_sim.isaaclab_tasks.contract import CONTRACTS
 from gantry_sim.isaaclab_tasks.terms import actor_terms, scan_of, window_of
 from gantry_sim.managed_tasks.contract import command_name
 
@@ -29,13 +30,21 @@ class IsaacReader:
     def __init__(self, env: Any, groups: tuple[str, ...]) -> None:
         terms, driven = actor_terms(env, groups), driven_of(env)
         self._env, self._action, self._data = env, joint_action(env), driven.entity.data
+        self._driven = driven
         self._ids = [driven.entity.joint_names.index(name) for name in driven.joint_names]
         self._command = command_name(terms)
         self._scan = scan_of(terms)
         self._window = window_of(terms, driven)
 
+    @property
+    def follows_velocity(self) -> bool:
+        """Whether a velocity is asked of the policy; nothing otherwise."""
+        return self._command is not None
+
     def command(self) -> Tensor:
-        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
+        """Commanded velocities (N, 3) in the base frame, m/s and rad/s; (N, 0) where nothing is asked."""
+        if self._command is None:
+            return torch.zeros(self._env.num_envs, 0, device=self._env.device)
         return self._env.command_manager.get_command(self._command)
 
     def errors(self, asked: Tensor) -> Tensor:
@@ -44,12 +53,12 @@ class IsaacReader:
         planar = planar_velocity_error_m_s(data.root_link_lin_vel_b.torch, asked)
         return torch.stack((planar, yaw_rate_error_rad_s(data.root_link_ang_vel_b.torch, asked)))
 
-    def targets(self) -> Tensor:
-        """Joint targets (N, n), rad, of the step just taken."""
-        return self._action.processed_actions
+    def targets(self) -> dict[str, Tensor]:
+        """Joint targets (N, n) of the step just taken, by their names in a recording."""
+        return kind_of(self._action).recorded(self._action, self._driven)
 
     def signals(self) -> Signals:
-        """Of the present state, n joints in the order of the actions."""
+        """Of the present state, n joints in the order of the contract."""
         data, env = self._data, self._env
         return Signals(
             joint_pos_rad=data.joint_pos.torch[:, self._ids],

@@ -125,7 +125,7 @@ def _joint_vel_rel(term: ActorTerm, driven: Driven) -> ObservationTerm:
 
 
 def _last_action(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    return make_term("last_action", len(driven.joint_names))
+    return make_term("last_action", int(driven.env.action_manager.total_action_dim))
 
 
 def _command(term: ActorTerm, driven: Driven) -> ObservationTerm:

@@ -87,12 +87,13 @@ def require_nothing(missing: list[str], note: str = "") -> None:
         raise NoContractError(f"{' And '.join(missing)}{note}")
 
 
-def robot_with(joint_names: tuple[str, ...], owner: str) -> RobotSpec:
+def robot_with(joint_names: tuple[str, ...], owner: str, body_type: type | None = None) -> RobotSpec:
     """The installed robot that has these joints in this order.
 
     Args:
         joint_names: Of the task.
         owner: Package of the task, for messages.
+        body_type: Type of the body that a contract of the task has; None for none.
 
     Raises:
         NoContractError: If there is none, or a contract for it needs what no such task describes.
@@ -103,21 +104,29 @@ def robot_with(joint_names: tuple[str, ...], owner: str) -> RobotSpec:
             f"no robot of Gantry has the joints {', '.join(joint_names)} in this order; `gantry robot new` makes one "
             f"from its model. Available: {', '.join(robot_names())}."
         )
-    require_bodiless(found[0], owner)
+    require_body(found[0], owner, body_type)
     return found[0]
 
 
-def require_bodiless(spec: RobotSpec, owner: str) -> None:
-    """Refuse a robot whose contract needs a body.
+def require_body(spec: RobotSpec, owner: str, body_type: type | None = None) -> None:
+    """Refuse a robot whose contract has another body than a task describes.
 
     Raises:
         NoContractError: If so.
     """
-    if load_embodiment(spec.embodiment).body_type is not None:
+    needed = load_embodiment(spec.embodiment).body_type
+    if needed is body_type:
+        return
+    if needed is None:
+        assert body_type is not None
         raise NoContractError(
-            f"a contract for robot '{spec.name}' needs a body, as every one of embodiment '{spec.embodiment}', "
-            f"which {owner}'s task does not describe."
+            f"robot '{spec.name}' is of embodiment '{spec.embodiment}', whose contracts have no "
+            f"{body_type.__name__}, which {owner}'s task describes."
         )
+    raise NoContractError(
+        f"a contract for robot '{spec.name}' needs a {needed.__name__}, as every one of embodiment "
+        f"'{spec.embodiment}', which {owner}'s task does not describe."
+    )
 
 
 def velocity_command(terms: list[ActorTerm], ranges_of: Callable[[str], Any]) -> CommandSpec:

@@ -20,8 +20,13 @@ from gantry_sim.tasks.registry import MakePolicy, Task, acting
 class Reader(Protocol):
     """State of an environment with a contract, as signals of its robot."""
 
+    @property
+    def follows_velocity(self) -> bool:
+        """Whether a velocity is asked of the policy; nothing otherwise."""
+        ...
+
     def command(self) -> Tensor:
-        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
+        """Commanded velocities (N, 3) in the base frame, m/s and rad/s; (N, 0) where nothing is asked."""
         ...
 
     def errors(self, asked: Tensor) -> Tensor:
@@ -32,8 +37,8 @@ class Reader(Protocol):
         """Of the present state, n joints in the order of the actions."""
         ...
 
-    def targets(self) -> Tensor:
-        """Joint targets (N, n), rad, of the step just taken."""
+    def targets(self) -> dict[str, Tensor]:
+        """Joint targets (N, n) of the step just taken, by their names in a recording."""
         ...
 
 
@@ -76,6 +81,8 @@ def evaluate(
     alive = torch.ones(episodes, dtype=torch.bool, device=env.device)
     ended, total, steps = ~alive, torch.zeros(episodes, device=env.device), torch.zeros(episodes, device=env.device)
     reader = make_reader(env, env_cfg)
+    if reader is not None and not reader.follows_velocity:
+        reader = None
     errors = torch.zeros(2, episodes, device=env.device)
     length = int(env.max_episode_length)
     with torch.inference_mode():
@@ -153,7 +160,8 @@ def record(
             step = {name: value.clone() for name, value in signals.items()}
             step |= {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(act(obs))
-            step["joint_target_rad"] = reader.targets().clone()  # a reset leaves them as they were
+            # A reset leaves them as they were.
+            step |= {name: values.clone() for name, values in reader.targets().items()}
             for name, value in step.items():
                 rows.setdefault(name, []).append(value)
             start = done.bool()

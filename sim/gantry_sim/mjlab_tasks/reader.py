@@ -34,6 +34,8 @@ class MjlabReader:
         self._scan = scan_of(terms)
         self._window = window_of(terms, Driven(env, action.cfg.entity_name, tuple(action.target_names)))
 
+    follows_velocity = True
+
     def command(self) -> Tensor:
         """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
         found = self._env.command_manager.get_command(self._command)
@@ -46,9 +48,9 @@ class MjlabReader:
         planar = planar_velocity_error_m_s(data.root_link_lin_vel_b, asked)
         return torch.stack((planar, yaw_rate_error_rad_s(data.root_link_ang_vel_b, asked)))
 
-    def targets(self) -> Tensor:
-        """Joint targets (N, n), rad, of the step just taken."""
-        return self._action._processed_actions
+    def targets(self) -> dict[str, Tensor]:
+        """Joint targets (N, n), rad, of the step just taken, by their name in a recording."""
+        return {"joint_target_rad": self._action._processed_actions}
 
     def signals(self) -> Signals:
         """Of the present state, n joints in the order of the actions."""

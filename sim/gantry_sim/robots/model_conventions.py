@@ -24,7 +24,7 @@ VISUAL_GROUP = 2
 
 
 def meet_conventions(model: mujoco.MjSpec, spec: RobotSpec) -> None:
-    """Give a model of a legged robot what it lacks.
+    """Give a model what it lacks; a base floats unless the robot's body says that it is fixed.
 
     Args:
         model: With the joints of the spec.
@@ -39,7 +39,8 @@ def meet_conventions(model: mujoco.MjSpec, spec: RobotSpec) -> None:
     for key in list(model.keys):
         model.delete(key)
     base = base_body(model)
-    if not any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in base.joints):
+    is_fixed = getattr(spec.body, "fixed_base", False)
+    if not is_fixed and not any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in base.joints):
         base.add_freejoint(name="floating_base")
     if any(model.sensor(name) is None for name, _ in IMU_SENSORS):
         add_imu(model, base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import mujoco
 import numpy as np
@@ -54,6 +54,8 @@ def film_source(
     Raises:
         GantryError: If this machine cannot draw, or the task's environments are not Gantry's own.
     """
+    if not any(item.name == "meshes" for item in fields(source.env_cfg)):
+        raise GantryError(f"Task '{source.task.name}' runs in environments that cannot be drawn.")
     with torch_threads(1):
         env = source.task.make_env(replace(source.env_cfg, num_envs=1, meshes=True), "cpu", seed)
         try:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_fixtures.mechanism import cartpole_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.isaaclab_tasks import assets, fit, listing, terms
+from gantry_sim.isaaclab_tasks import actions, assets, fit, listing, terms
+from gantry_sim.managed_tasks.contract import NoContractError
 from gantry_sim.managed_tasks.terms import ActorTerm, Driven, MissingTermError
 from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks import names
@@ -67,7 +69,11 @@ def driven():
 
     robot = SimpleNamespace(data=data, joint_names=list(JOINTS), body_names=["base", "leg"])
     commands = {"walk": UniformVelocityCommand(), "reach": UniformPoseCommand()}
-    env = SimpleNamespace(scene=Scene(robot=robot), command_manager=SimpleNamespace(get_term=commands.get))
+    env = SimpleNamespace(
+        scene=Scene(robot=robot),
+        command_manager=SimpleNamespace(get_term=commands.get),
+        action_manager=SimpleNamespace(total_action_dim=2),
+    )
     return Driven(env, "robot", JOINTS)
 
 
@@ -91,6 +97,62 @@ def test_terms_are_told_by_their_functions(driven):
     assert (told[0].scale, told[1].clip, told[3].history, told[4].scale) == (2.0, 3.0, 3, 0.05)
     # Isaac Lab's velocity is that of the root's centre of mass.
     assert told[0].point_in_base_m == pytest.approx((0.02, 0.0, -0.005))
+
+
+class JointEffortAction:
+    """As Isaac Lab has it, of the joint ``a_joint``: 20 N m per unit of action."""
+
+    def __init__(self, **changes):
+        self.cfg = SimpleNamespace(asset_name="robot", clip=None)
+        self._joint_names, self._scale, self._offset = ["a_joint"], 20.0, 0.0
+        self.processed_actions = torch.tensor([[7.0], [-8.0]])
+        vars(self).update(changes)
+
+
+def reset_joints_by_offset():
+    raise AssertionError("events are read")
+
+
+def effort_env(driven, action, *events):
+    """The environment with an action of efforts; joints of the entity are in another order than the robot's."""
+    driven.env.scene["robot"].data.default_joint_pos = array([0.5, 0.0], [0.5, 0.0])
+    driven.env.action_manager.active_terms = ["push"]
+    driven.env.action_manager.get_term = {"push": action}.get
+    driven.env.cfg = SimpleNamespace(events=SimpleNamespace(**{f"event{i}": event for i, event in enumerate(events)}))
+    return driven.env
+
+
+def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven):
+    def event(mode, low, high, **chosen):
+        params = {"position_range": (low, high), "asset_cfg": SimpleNamespace(**chosen)}
+        return SimpleNamespace(mode=mode, func=reset_joints_by_offset, params=params)
+
+    events = event("reset", -0.1, 0.2, joint_names=["b_.*"]), event("startup", -9.0, 9.0, joint_names=None)
+    action = JointEffortAction()
+    env = effort_env(driven, action, *events)
+    found = actions.driven_of(env)
+    assert found.joint_names == JOINTS
+    kind = actions.kind_of(actions.joint_action(env))
+    parts = kind.parts(action, found, np.array([30.0, 80.0]), [], 5.0)
+    assert (parts.action.kind, parts.action.scale, parts.action.clip) == ("target/joint/effort", (0.25,), 5.0)
+    assert (parts.body.driven_joints, parts.command.names) == (("a_joint",), ())
+    assert parts.body.start_lower_rad == pytest.approx((0.4, 0.0))
+    assert parts.body.start_upper_rad == pytest.approx((0.7, 0.0))
+    recorded = kind.recorded(action, found)
+    assert recorded["joint_target_effort_nm"].tolist() == [[0.0, 7.0], [0.0, -8.0]]
+    assert recorded["joint_target_rad"].tolist() == [[0.5, 0.0], [0.5, 0.0]]
+    contract = cartpole_contract()
+    assert kind.clip(contract) == {"slider_to_cart": (-400.0, 400.0)}
+    with pytest.raises(NoContractError, match="efforts have the offset 1.0, expected none"):
+        kind.parts(JointEffortAction(_offset=1.0), found, np.array([30.0, 80.0]), [], 5.0)
+    limited = JointEffortAction(cfg=SimpleNamespace(clip={".*": (-1.0, 1.0)}))
+    with pytest.raises(NoContractError, match="efforts are limited to"):
+        kind.clipped(limited, np.zeros(2), np.zeros(2))
+
+
+def test_other_actions_are_named(driven):
+    with pytest.raises(NoContractError, match=r"'push' \(SimpleNamespace\); expected a single JointPositionAction or"):
+        actions.joint_action(effort_env(driven, SimpleNamespace()))
 
 
 def test_a_height_scan_is_a_window(driven):
@@ -210,8 +272,6 @@ def test_models_have_the_names_and_masses_of_their_sources(name):
         assert joints == set(robot_spec(robot).joint_names)
         whole = robot_model(robot).compile()
         assert model.body_mass.sum() == pytest.approx(whole.body_mass.sum(), rel=1e-9)
-    elif "cartpole" in name:
-        assert joints == {"slider_to_cart", "cart_to_pole"}
     else:
         assert {"front_left_leg", "front_left_foot", "right_back_foot"} <= joints
         # The pose that Isaac Lab starts in is within the limits.
@@ -221,7 +281,8 @@ def test_models_have_the_names_and_masses_of_their_sources(name):
 
 def test_files_of_others_are_told_apart(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(assets.ROOT_VARIABLE, raising=False)
+    monkeypatch.setenv(assets.ROOT_VARIABLE, "set, so that what the test sets is taken back")
+    monkeypatch.delenv(assets.ROOT_VARIABLE)
     assets.use_own_root()
     own = str(assets.own_root() / GO2)
     assert assets.is_own(own)

@@ -131,12 +131,39 @@ def test_train_resume_export_and_check_a_velocity_task(tmp_path, capsys):
     assert len(report["stages"]) > 3
 
 
+def test_efforts_on_a_cart_pole_are_exported_and_checked(tmp_path, capsys):
+    """Isaac Lab's cart pushes with 100 N per unit of action and starts within 1 m and 45 degrees."""
+    contract = find_task(CARTPOLE).contract(find_task(CARTPOLE).usual_env())
+    assert (contract.robot, contract.rate_hz, contract.joint_names) == (
+        *("cartpole", 60.0),
+        ("slider_to_cart", "cart_to_pole"),
+    )
+    assert (contract.action.kind, contract.action.scale) == ("target/joint/effort", (0.25,))
+    assert contract.effort_limit_nm[0] == 400.0
+    assert (contract.stiffness_nm_rad, contract.damping_nm_s_rad) == ((0.0, 0.0), (10.0, 0.0))
+    assert contract.body.driven_joints == ("slider_to_cart",)
+    np.testing.assert_allclose(contract.body.start_upper_rad, (1.0, np.pi / 4), rtol=1e-6)
+    np.testing.assert_allclose(contract.body.start_lower_rad, (-1.0, -np.pi / 4), rtol=1e-6)
+    run = tmp_path / "run"
+    assert main(["train", CARTPOLE, *TRAIN, "--steps", "256", "--run-dir", str(run)]) == 0
+    assert main(["export", str(run)]) == 0
+    golden = load_bundle(run / "bundle").golden
+    np.testing.assert_allclose(
+        golden["joint_target_effort_nm"][:, 0], np.clip(100.0 * golden["action"][:, 0], -400, 400)
+    )
+    capsys.readouterr()
+    main(["check", str(run / "bundle"), "--episodes", "1", "--seconds", "1", "--perturbations", "none"])
+    told = capsys.readouterr().out
+    assert told.count("pass  ") == 6, told
+
+
 def test_a_task_without_a_contract_trains_and_names_what_it_lacks_at_export(tmp_path, capsys):
-    assert main(["train", CARTPOLE, *TRAIN, "--steps", "256", "--run-dir", str(tmp_path / "run")]) == 0
+    ant = "isaaclab:Isaac-Ant"
+    assert main(["train", ant, *TRAIN, "--steps", "256", "--run-dir", str(tmp_path / "run")]) == 0
     assert not (tmp_path / "run" / "bundle").exists()
     capsys.readouterr()
     assert main(["export", str(tmp_path / "run")]) == 2
-    assert "'joint_effort' (JointEffortAction); expected a single JointPositionAction" in capsys.readouterr().err
+    assert "base_pos_z" in capsys.readouterr().err
 
 
 def test_a_direct_environment_is_told_apart():

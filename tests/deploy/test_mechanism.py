@@ -1,0 +1,104 @@
+"""Mechanisms: efforts by hand, contracts that are refused, and the commands that a runtime sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.contract.mechanism_spec import JOINT_EFFORT, MechanismSpec
+from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract, check_numbers
+from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robot
+from gantry_deploy.errors import ContractError
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import signals_for
+from gantry_fixtures.mechanism import cartpole_bundle, cartpole_contract
+from gantry_fixtures.training import torch
+from gantry_hardware.errors import GantryError
+from gantry_hardware.model.mechanism import Mechanism
+from gantry_hardware.robots import robot_spec
+
+CARTPOLE = robot_spec("cartpole")
+
+
+def test_efforts_by_hand():
+    """A quarter of 400 N per unit of action, within 400 N; nothing pushes the pole."""
+    contract = cartpole_contract()
+    decoder = embodiment_of(contract).make_decoder(contract, np.zeros((1, 1), np.float32))
+    signals = signals_for(contract, np.zeros((3, 1), np.float32), 3)
+    targets = decoder(np.float32([[0.5], [-1.0], [7.0]]), signals)
+    np.testing.assert_allclose(targets.effort_nm, [[50.0, 0.0], [-100.0, 0.0], [400.0, 0.0]])
+    np.testing.assert_array_equal(targets.pos_rad, np.zeros((3, 2)))
+    small = embodiment_of(contract).make_decoder(
+        replace(contract, action=replace(contract.action, clip=2.0)), np.zeros((1, 1), np.float32)
+    )
+    np.testing.assert_allclose(small(np.float32([[7.0]]), signals).effort_nm, [[200.0, 0.0]])
+    found = embodiment_of(contract).make_decoder(contract, torch.zeros(1, 1))(torch.tensor([[0.5]]), signals)
+    np.testing.assert_allclose(found.effort_nm, [[50.0, 0.0]])
+
+
+def test_the_robot_is_sent_efforts_and_the_motors_damping(tmp_path):
+    runner = PolicyRunner(cartpole_bundle(tmp_path / "bundle"), CARTPOLE)
+    state = replace(runner.embodiment.rest_state(runner.contract), joint_pos_rad=np.array([0.1, -0.2]))
+    target = runner.step(state, np.zeros(0)).target
+    np.testing.assert_allclose(target.effort_nm, [0.1 * 10.0 - 0.2 * 125.0, 0.0], rtol=1e-5)
+    assert (target.stiffness_nm_rad == 0.0).all()
+    np.testing.assert_array_equal(target.damping_nm_s_rad, [10.0, 0.0])
+
+
+def test_a_contract_survives_json():
+    contract = cartpole_contract()
+    assert PolicyContract.from_json(contract.to_json()) == contract
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action": ActionSpec(JOINT_EFFORT, (1.5,), (0.0,), 1.0)}, "scale of 'slider_to_cart' is 1.5, expected at"),
+        ({"action": ActionSpec(JOINT_EFFORT, (0.2,), (0.1,), 1.0)}, "offset_rad is .0.1,., expected zeros"),
+        ({"action": ActionSpec(JOINT_EFFORT, (0.2,) * 2, (0.0,) * 2, 1.0)}, "action.scale has 2 entries, expected 1"),
+        ({"action": ActionSpec("target/joint/effor", (0.2,), (0.0,), 1.0)}, "Did you mean 'target/joint/effort'"),
+        ({"body": MechanismSpec(("cart",), (0.0,) * 2, (0.0,) * 2)}, "is 'cart', expected joints among slider_to_cart"),
+        ({"body": MechanismSpec(("slider_to_cart",), (0.0,), (0.0,) * 2)}, "body.start_lower_rad has 1 entries"),
+        (
+            {"body": MechanismSpec(("slider_to_cart",), (0.1, 0.0), (0.0,) * 2)},
+            "'slider_to_cart' is 0.1, expected at most",
+        ),
+        ({"body": None}, "body is a NoneType, expected a MechanismSpec for a mechanism"),
+    ],
+)
+def test_contracts_that_make_no_sense_are_refused(changes, message):
+    with pytest.raises(ContractError, match=message):
+        check_numbers(cartpole_contract(**changes))
+
+
+def test_a_joint_without_a_motor_is_not_pushed():
+    body = MechanismSpec(("cart_to_pole",), (0.0,) * 2, (0.0,) * 2)
+    with pytest.raises(
+        ContractError, match="'cart_to_pole', which has no motor in 'cartpole'; passive are cart_to_pole"
+    ):
+        cartpole_contract(body=body).check_robot(CARTPOLE)
+    with pytest.raises(GantryError, match="the passive joint 'pole' is none of its joints: slider_to_cart"):
+        replace(CARTPOLE, body=Mechanism(("pole",)))
+    with pytest.raises(ContractError, match="body is NoneType, expected a Mechanism"):
+        embodiment_of_robot(replace(CARTPOLE, body=None))
+
+
+def test_recorded_efforts_are_compared(tmp_path):
+    bundle = cartpole_bundle(tmp_path / "bundle")
+    stages = []
+    check_static(lambda: load_bundle(tmp_path / "bundle"), stages.append)
+    assert [stage.passed for stage in stages] == [True] * len(stages)
+    assert any("joint targets to within" in stage.text and stage.text.endswith(" N m") for stage in stages)
+    golden = {name: values.copy() for name, values in bundle.golden.items()}
+    golden["joint_target_effort_nm"][4, 0] += 0.5
+    write_bundle(tmp_path / "other", contract=bundle.contract, model_bytes=bundle.model_bytes, golden=golden)
+    with pytest.raises(GantryError, match=r"joint target differ by 0\.5.*worst in row 4, slider_to_cart"):
+        check_static(lambda: load_bundle(tmp_path / "other"), lambda stage: None)
+    del golden["joint_target_effort_nm"]
+    write_bundle(tmp_path / "third", contract=bundle.contract, model_bytes=bundle.model_bytes, golden=golden)
+    with pytest.raises(GantryError, match="lacks joint_target_effort_nm"):
+        check_static(lambda: load_bundle(tmp_path / "third"), lambda stage: None)
