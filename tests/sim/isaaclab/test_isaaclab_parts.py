@@ -143,7 +143,7 @@ def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven)
     assert recorded["joint_target_rad"].tolist() == [[0.5, 0.0], [0.5, 0.0]]
     contract = cartpole_contract()
     assert kind.clip(contract) == {"slider_to_cart": (-400.0, 400.0)}
-    with pytest.raises(NoContractError, match="efforts have the offset 1.0, expected none"):
+    with pytest.raises(NoContractError, match=r"efforts have the offset 1\.0, expected none"):
         kind.parts(JointEffortAction(_offset=1.0), found, np.array([30.0, 80.0]), [], 5.0)
     limited = JointEffortAction(cfg=SimpleNamespace(clip={".*": (-1.0, 1.0)}))
     with pytest.raises(NoContractError, match="efforts are limited to"):
