@@ -45,11 +45,20 @@ METHODS = {
     "reverse-kl": Method("reverse-kl"),
     "dagger-ppo": Method("dagger-ppo"),
     "residual": Method("resfit", ("env.reward=dense",), needs="base"),
+    "residual-small": Method(
+        "resfit",
+        (
+            "learner.agent.actor.action_scale=0.1",
+            "learner.agent.actor.explore_std=0.03",
+            "learner.warmup_noise=0.03",
+        ),
+        needs="base",
+    ),
     "rpd-plans": Method("rpd", ("learner.guide.plan_steps=8",)),
     "dagger-progress": Method("dagger-ppo", ("env.reward=progress", "learner.gamma=0.99", "learner.lam=0.95")),
     "co-rft": Method("co-rft", needs="base", offline=True),
 }
-"""Methods by name; the teacher of ``residual`` is its frozen base, that of ``co-rft`` made the rollouts."""
+"""Methods by name; the teacher of the residual methods is their frozen base, that of ``co-rft`` made the rollouts."""
 
 
 def main() -> int:
