@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_hardware.errors import GantryError
 from gantry_sim.benchmarks.summary import (
     PARTS,
     Row,
@@ -15,6 +17,7 @@ from gantry_sim.benchmarks.summary import (
     mapping_rows,
     markdown_of,
     page_of,
+    peer_rows,
     runtime_rows,
     simulation_rows,
 )
@@ -108,6 +111,19 @@ def test_the_page_names_hardware_and_what_is_not_measured(tmp_path):
     assert "a Xeon" in text
     assert "UniLab" in text
     assert tuple(PARTS) == NAMES
+
+
+def test_peers_are_read_from_the_folder(tmp_path):
+    assert peer_rows(tmp_path) == []
+    row = Row("peers", "Go2, with learning", "steps/s", 900.0, 800.0, 1000.0, "another", 300.0, (2.0, 3.0, 4.0))
+    (tmp_path / "peers.json").write_text(json.dumps({"another": [asdict(row)]}))
+    assert peer_rows(tmp_path) == [row]
+    page = page_of([row], {"processor": "a Xeon"}, [], False).write(tmp_path / "page.html").read_text()
+    assert "another: 300" in page
+    assert "3 [2, 4]" in page
+    (tmp_path / "peers.json").write_text('{"another": [{"speed": 1}]}')
+    with pytest.raises(GantryError, match=r"peers\.json' holds no rows of"):
+        peer_rows(tmp_path)
 
 
 @pytest.mark.slow

@@ -14,20 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.report import Report
+from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.benchmarks.comparison import call_gantry
+from gantry_sim.benchmarks.summary_command import PEERS_FILE
 
 MAX_BYTES = 2**26
 """Largest result that is read."""
+PEERS = "peers"
+"""Part of the rows of other packages."""
 LEARNED_M_S = 0.2
 """Planar velocity error in training, exploration included, that counts as learned."""
 LEARNING_TASK = "velocity-flat-go2"
 """Task of which the time to that error is taken."""
 NOT_HERE = {
-    "simulation": "mjlab + mjbatch, UniLab, EnvPool and Isaac Lab, which are no dependencies; run them beside this",
-    "learning": "UniLab and Isaac Lab, likewise",
-    "runtime": "rl_sar and other C++ runners, likewise; the bare timer is what no loop here can be more even than",
+    "simulation": "mjlab + mjbatch and EnvPool, which are no dependencies; UniLab and Isaac Lab are among the peers",
+    "learning": "",
+    "runtime": "rl_sar; a plain C++ loop is among the peers, and the bare timer is what no loop can be more even than",
     "mapping": "",
     "corrections": "no other correction session over ROS 2 is known",
 }
@@ -194,6 +198,23 @@ def measure(names: Sequence[str], output: Path, quick: bool, say: Callable[[str]
             run = ("--run-dir", str(output / name)) if part.run_folder else ()
             call_gantry((*part.words(quick), *run, "--json", str(told)))
         rows += part.rows(read_json_object(told, max_bytes=MAX_BYTES, allow_nan=True))
+    return rows + peer_rows(output)
+
+
+def peer_rows(output: Path) -> list[Row]:
+    """Rows of other packages, where they were measured into the folder.
+
+    Raises:
+        GantryError: If the file holds something else.
+    """
+    path = output / PEERS_FILE
+    if not path.is_file():
+        return []
+    try:
+        found = read_json_object(path, max_bytes=MAX_BYTES)
+        rows = [Row(**{**row, "ratio": tuple(row["ratio"])}) for kept in found.values() for row in kept]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise GantryError(f"'{path}' holds no rows of scripts/measure/peers/compare.py.") from error
     return rows
 
 
@@ -215,13 +236,22 @@ def page_of(rows: Sequence[Row], machine: Mapping[str, Any], names: Sequence[str
     about = ", ".join(f"{key} {value}" for key, value in machine.items())
     report = Report("What this machine measures", "short measurements, not to be quoted" if quick else about)
     report.text(about)
-    for name in names:
+    for name in (*names, PEERS):
         own = [row for row in rows if row.part == name]
+        if name == PEERS and not own:
+            continue
         head, *cells = table_of(own)
         report.section(name.capitalize())
-        note = f"Not measured here: {NOT_HERE[name]}." if NOT_HERE[name] else ""
-        report.table(cells, header=tuple(head), caption=f"gantry {' '.join(PARTS[name].words(quick))}. {note}".strip())
+        report.table(cells, header=tuple(head), caption=_caption(name, quick))
     return report
+
+
+def _caption(name: str, quick: bool) -> str:
+    """The command of a part, and the peers that are missing."""
+    if name == PEERS:
+        return "scripts/measure/peers/compare.py, in turns with what stands beside it."
+    note = f"Not measured here: {NOT_HERE[name]}." if NOT_HERE[name] else ""
+    return f"gantry {' '.join(PARTS[name].words(quick))}. {note}".strip()
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:

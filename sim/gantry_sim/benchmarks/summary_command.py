@@ -14,6 +14,8 @@ NAMES = ("simulation", "learning", "runtime", "mapping", "corrections")
 """Parts, in order."""
 PACKAGES = ("gantry-rl", "torch", "mujoco", "mjlab", "rsl-rl-lib", "onnxruntime")
 """Packages that the page gives the versions of."""
+PEERS_FILE = "peers.json"
+"""File of scripts/measure/peers/compare.py, which may be there first."""
 KIND = "kind.txt"
 """File of the output folder that says whether its measurements are short ones."""
 
@@ -56,10 +58,15 @@ def _keep_kind(output: Path, kind: str) -> None:
         if before != kind:
             raise GantryError(f"'{output}' holds {before} measurements, not {kind} ones; name another folder.")
         return
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if output.exists() and (not output.is_dir() or _foreign(output)):
         raise GantryError(f"'{output}' is in use already and holds no measurements; name another folder.")
     output.mkdir(parents=True, exist_ok=True)
     write_whole(path, kind.encode())
+
+
+def _foreign(output: Path) -> bool:
+    """Whether a folder holds something else than measurements of peers."""
+    return any(item.name != PEERS_FILE for item in output.iterdir())
 
 
 COMMAND = Command(
