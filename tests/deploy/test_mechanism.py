@@ -8,20 +8,25 @@ import numpy as np
 import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.commission.gentle import GentleRobot
 from gantry_deploy.contract.mechanism_spec import JOINT_EFFORT, MechanismSpec
 from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract, check_numbers
 from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robot
-from gantry_deploy.errors import ContractError
+from gantry_deploy.errors import ContractError, PolicyError
 from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.openpi.served import ServedPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import signals_for
 from gantry_fixtures.mechanism import cartpole_bundle, cartpole_contract
 from gantry_fixtures.training import torch
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.mechanism import Mechanism
 from gantry_hardware.robots import robot_spec
 
 CARTPOLE = robot_spec("cartpole")
+NOTHING = ActionSpec(JOINT_EFFORT, (), (), 1.0)
 
 
 def test_efforts_by_hand():
@@ -35,9 +40,24 @@ def test_efforts_by_hand():
     small = embodiment_of(contract).make_decoder(
         replace(contract, action=replace(contract.action, clip=2.0)), np.zeros((1, 1), np.float32)
     )
-    np.testing.assert_allclose(small(np.float32([[7.0]]), signals).effort_nm, [[200.0, 0.0]])
-    found = embodiment_of(contract).make_decoder(contract, torch.zeros(1, 1))(torch.tensor([[0.5]]), signals)
+    np.testing.assert_allclose(small(np.float32([[7.0]]), signals).effort_nm, [[200.0, 0.0]] * 3)
+    found = embodiment_of(contract).make_decoder(contract, torch.zeros(1, 1))(
+        torch.tensor([[0.5]]), signals_for(contract, torch.zeros(1, 1), 1)
+    )
     np.testing.assert_allclose(found.effort_nm, [[50.0, 0.0]])
+
+
+def test_a_joint_at_its_end_is_pushed_back_only():
+    """The cart's range of 8 m ends at 4 m, and 5 % of it before that begins the edge."""
+    contract = cartpole_contract()
+    decoder = embodiment_of(contract).make_decoder(contract, np.zeros((1, 1), np.float32))
+    signals = signals_for(contract, np.zeros((4, 1), np.float32), 4)
+    signals.joint_pos_rad = np.float32([[3.5, 0.0], [3.7, 0.0], [4.5, 0.0], [-3.7, 0.0]])
+    pushed = decoder(np.float32([[1.0]] * 4), signals).effort_nm[:, 0]
+    np.testing.assert_allclose(pushed, [100.0, 0.0, 0.0, 100.0])
+    np.testing.assert_allclose(
+        decoder(np.float32([[-1.0]] * 4), signals).effort_nm[:, 0], [-100.0, -100.0, -100.0, 0.0]
+    )
 
 
 def test_the_robot_is_sent_efforts_and_the_motors_damping(tmp_path):
@@ -57,7 +77,16 @@ def test_a_contract_survives_json():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"action": ActionSpec(JOINT_EFFORT, (1.5,), (0.0,), 1.0)}, "scale of 'slider_to_cart' is 1.5, expected at"),
+        (
+            {"action": ActionSpec(JOINT_EFFORT, (1.5,), (0.0,), 1.0)},
+            "scale of 'slider_to_cart' is 1.5, expected other than 0 and at",
+        ),
+        ({"action": ActionSpec(JOINT_EFFORT, (0.0,), (0.0,), 1.0)}, "scale of 'slider_to_cart' is 0.0, expected other"),
+        ({"stiffness_nm_rad": (50.0, 0.0)}, "stiffness_nm_rad of 'slider_to_cart' is 50.0, expected 0 beside efforts"),
+        (
+            {"body": MechanismSpec((), (0.0,) * 2, (0.0,) * 2), "action": NOTHING},
+            "driven_joints is .., expected joints",
+        ),
         ({"action": ActionSpec(JOINT_EFFORT, (0.2,), (0.1,), 1.0)}, "offset_rad is .0.1,., expected zeros"),
         ({"action": ActionSpec(JOINT_EFFORT, (0.2,) * 2, (0.0,) * 2, 1.0)}, "action.scale has 2 entries, expected 1"),
         ({"action": ActionSpec("target/joint/effor", (0.2,), (0.0,), 1.0)}, "Did you mean 'target/joint/effort'"),
@@ -65,8 +94,9 @@ def test_a_contract_survives_json():
         ({"body": MechanismSpec(("slider_to_cart",), (0.0,), (0.0,) * 2)}, "body.start_lower_rad has 1 entries"),
         (
             {"body": MechanismSpec(("slider_to_cart",), (0.1, 0.0), (0.0,) * 2)},
-            "'slider_to_cart' is 0.1, expected at most",
+            "start of 'slider_to_cart' is 0.1 to 0, expected",
         ),
+        ({"body": MechanismSpec(("slider_to_cart",), (0.0,) * 2, (9.0, 0.0))}, "is 0 to 9, expected -4 <= start_lower"),
         ({"body": None}, "body is a NoneType, expected a MechanismSpec for a mechanism"),
     ],
 )
@@ -85,6 +115,37 @@ def test_a_joint_without_a_motor_is_not_pushed():
         replace(CARTPOLE, body=Mechanism(("pole",)))
     with pytest.raises(ContractError, match="body is NoneType, expected a Mechanism"):
         embodiment_of_robot(replace(CARTPOLE, body=None))
+
+
+@pytest.mark.parametrize("command", ["commission", "identify", "excite", "serve", "session", "data from-mcap"])
+def test_commands_that_would_lose_efforts_are_refused(command):
+    with pytest.raises(GantryError, match=f"'gantry {command}' does not take a mechanism: "):
+        embodiment_of_robot(CARTPOLE).require(command)
+    embodiment_of_robot(robot_spec("go2")).require(command)
+
+
+def test_a_policy_is_not_served_without_its_efforts(tmp_path):
+    with pytest.raises(GantryError, match="'gantry serve' does not take a mechanism: answers are actions and joint"):
+        ServedPolicy(cartpole_bundle(tmp_path / "bundle"))
+
+
+def test_other_efforts_than_the_policys_are_no_action_of_it(tmp_path):
+    runner = PolicyRunner(cartpole_bundle(tmp_path / "bundle"), CARTPOLE)
+    state = replace(runner.embodiment.rest_state(runner.contract), joint_pos_rad=np.array([0.1, -0.2]))
+    target = runner.step(state, np.zeros(0)).target
+    np.testing.assert_allclose(runner.executed_action(target), [(0.1 * 10.0 - 0.2 * 125.0) / 100.0], rtol=1e-5)
+    with pytest.raises(PolicyError, match="Other efforts were sent"):
+        runner.executed_action(replace(target, effort_nm=target.effort_nm + 1.0))
+
+
+def test_first_motions_have_part_of_the_efforts():
+    robot = make_backend("mock", CARTPOLE)
+    robot.connect()
+    command = JointCommand(*(np.zeros(2),) * 2, np.array([100.0, 0.0]), np.zeros(2), np.array([10.0, 0.0]))
+    sent = GentleRobot(robot, 0.1).write(command)
+    robot.close()
+    np.testing.assert_allclose(sent.effort_nm, [10.0, 0.0])
+    np.testing.assert_allclose(sent.damping_nm_s_rad, [1.0, 0.0])
 
 
 def test_recorded_efforts_are_compared(tmp_path):

@@ -72,6 +72,13 @@ def test_frames_that_make_no_video_are_refused(frames, message):
         encode_mp4(frames, 25.0)
 
 
+@needs("av")
+@pytest.mark.parametrize("fps", [0.0, -1.0, 1e-4, float("inf"), float("nan")])
+def test_frames_per_second_that_no_video_has_are_refused(fps):
+    with pytest.raises(GantryError, match=r"expected 0\.01 to 1000"):
+        encode_mp4([np.zeros((8, 8, 3), np.uint8)], fps)
+
+
 def test_the_file_asks_nothing_of_the_network(video, tmp_path):
     report = Report("A <title>", "sub & title").section("Part").text("one `code`\n\ntwo").video(video, "a walk")
     for name, fig in all_figures().items():

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Event, SafetyMachine
+from gantry_deploy.errors import SafetyError
 from gantry_deploy.evaluation.balancing import BalanceScenario
 from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.recorder import Recorder
 from gantry_fixtures.mechanism import GAINS_N, cartpole_bundle
 from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.robots import robot_spec
@@ -35,7 +40,7 @@ def test_the_base_is_fixed_and_the_pole_swings(robot):
     assert robot.model.body_mass.sum() == pytest.approx(CARTPOLE.mass_kg)
     # Damping alone lets the cart roll, so it is held here as stiffly as allowed.
     robot.reset(joint_pos_rad=np.array([0.0, np.pi - 0.05]))
-    robot.write(JointCommand.position(CARTPOLE, np.zeros(2)))
+    robot.write(JointCommand(*(np.zeros(2),) * 4, np.array([50.0, 0.0])))
     angles = []
     for step in range(1, 1000):
         robot.sleep_until(step * 0.004)
@@ -55,6 +60,61 @@ def test_efforts_accelerate_the_cart(robot):
     assert 5.0 / 1.2 * 0.009 < robot.read().joint_vel_rad_s[0] < 5.0 * 0.0101
     robot.sleep_until(robot.now_s() + 5.0)
     assert robot.read().joint_vel_rad_s[0] == pytest.approx(0.5, abs=0.05), "5 N against 10 N s/m"
+
+
+def test_somebody_holds_the_pole_as_long_as_the_cart_holds_its_place(robot):
+    robot.reset(joint_pos_rad=np.array([0.2, 0.4]))
+    robot.sleep_until(robot.now_s() + 2.0)
+    np.testing.assert_allclose(robot.read().joint_pos_rad, [0.2, 0.4], atol=0.02)
+    zeros = np.zeros(2)
+    robot.write(JointCommand(zeros, zeros, zeros, zeros, zeros))
+    robot.sleep_until(robot.now_s() + 1.0)
+    assert robot.read().joint_pos_rad[1] > 1.0, "it falls"
+
+
+def test_a_policy_starts_only_from_where_training_began(tmp_path):
+    """Of the contract: within 0.5 m and 0.3 rad of the default pose, and 0.05 beyond."""
+    runner = PolicyRunner(cartpole_bundle(tmp_path / "bundle"), CARTPOLE)
+    for angle, begins in ((0.34, True), (0.4, False)):
+        robot = MujocoRobot(CARTPOLE, visuals=False)
+        robot.connect()
+        robot.reset(joint_pos_rad=np.array([0.0, angle]))
+        robot.write = lambda command, robot=robot: command  # Whatever is sent, it stays in that pose.
+        controller = Controller(robot, runner, SafetyMachine(CARTPOLE))
+        controller.tick()
+        controller.request(Event.STAND)
+        for _ in range(round((controller.stand_duration_s + 0.1) * 60)):
+            controller.tick()
+            robot.sleep_until(robot.now_s() + 1.0 / 60.0)
+        controller.tick()
+        if begins:
+            controller.request(Event.START)
+        else:
+            with pytest.raises(SafetyError, match=r"'cart_to_pole' is at 0\.40, and .* trained to start from -0\.30"):
+                controller.request(Event.START)
+        robot.close()
+
+
+def test_an_audit_sees_efforts_that_arrive_otherwise(tmp_path, capsys):
+    bundle = cartpole_bundle(tmp_path / "bundle")
+    for name, share in (("right", 1.0), ("wrong", -0.5)):
+        robot = MujocoRobot(CARTPOLE, visuals=False, noise=0.1)
+        write = robot.write
+        robot.write = lambda command, write=write, share=share: write(
+            replace(command, effort_nm=share * command.effort_nm)
+        )
+        robot.connect()
+        with Recorder(tmp_path / f"{name}.mcap", bundle.contract, CARTPOLE, lossless=True) as recorder:
+            loop = Controller(robot, PolicyRunner(bundle, CARTPOLE), SafetyMachine(CARTPOLE), recorder)
+            loop.run(0.1)
+            loop.request("stand")
+            loop.run(2.1)
+            loop.request("start")
+            loop.run(1.0)
+        robot.close()
+        main(["audit", str(tmp_path / f"{name}.mcap"), str(tmp_path / "bundle")])
+        told = capsys.readouterr().out
+        assert ("those of the action were sent in 100 % of the ticks" in told) == (name == "right"), told
 
 
 @pytest.mark.parametrize(("gains", "kept"), [(GAINS_N, 4), ((0.0,) * 4, 0)])
@@ -81,7 +141,9 @@ def test_commands_take_such_a_bundle(tmp_path, capsys):
     capsys.readouterr()
     assert told["verdict"] == "passed"
     assert set(told["perturbed"]["results"]) == {"late", "weak"}
-    assert main(["run", bundle, "--duration", "2"]) == 0
+    assert main(["check", bundle, "--episodes", "1", "--seconds", "1"]) == 2
+    assert "expected more than 1 s" in capsys.readouterr().err
+    assert main(["run", bundle, "--duration", "2", "--option", "noise=0.1"]) == 0
     assert "completed" in capsys.readouterr().out
     assert main(["inspect", bundle]) == 0
     assert "slider_to_cart" in capsys.readouterr().out

@@ -16,8 +16,15 @@ from gantry_mapping.elevation.ops import namespace
 Array = Any
 
 
+EDGE_SHARE = 0.05
+"""In this share of its range before a limit, a joint is pushed only back into its range."""
+
+
 class EffortDecoder:
     """Turns actions into efforts of the driven joints, within their limits; remembers nothing.
+
+    A joint close to its limits is not pushed towards them. An effort may change at once from one step to the next, as
+    it did in training.
 
     Args:
         contract: Of a mechanism: scales, limits and driven joints.
@@ -44,6 +51,9 @@ class EffortDecoder:
             ]
         )
         self._limit = asarray([contract.effort_limit_nm])
+        lower, upper = asarray([contract.joint_lower_rad]), asarray([contract.joint_upper_rad])
+        edge = EDGE_SHARE * (upper - lower)
+        self._inner = lower + edge, upper - edge
         self._pos = asarray([contract.default_pos_rad])
 
     def clip(self, action: Array) -> Array:
@@ -57,5 +67,8 @@ class EffortDecoder:
         """Efforts (N, n), N m or N, of an action (N, a), dimensionless; positions are those of the default pose, which
         nothing follows where joints have no stiffness."""
         effort = self.clip(action) @ self._scale
-        effort = self._xp.minimum(self._xp.maximum(effort, -self._limit), self._limit)
+        pos, (lower, upper), xp = signals.joint_pos_rad, self._inner, self._xp
+        least = xp.where(pos <= lower, xp.zeros_like(effort), -self._limit + xp.zeros_like(effort))
+        most = xp.where(pos >= upper, xp.zeros_like(effort), self._limit + xp.zeros_like(effort))
+        effort = xp.minimum(xp.maximum(effort, least), most)
         return JointTargets(pos_rad=self._pos + self._xp.zeros_like(effort), effort_nm=effort)

@@ -1,4 +1,4 @@
-"""Robot wrapper that scales down stiffness and damping, for first motions."""
+"""Robot wrapper that scales down stiffness, damping and efforts, for first motions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from gantry_hardware.errors import RobotError
 
 
 class GentleRobot(PassingRobot):
-    """Passes everything on, and commands with part of their gains. Damping commands, without stiffness, stay whole.
+    """Passes everything on, and commands with part of their gains and efforts. Damping commands, without either, stay
+    whole.
 
     Args:
         robot: The robot.
-        gain_share: Share of stiffness and damping, above 0 and up to 1.
+        gain_share: Share of stiffness, damping and efforts, above 0 and up to 1.
 
     Raises:
         RobotError: If the share is out of range.
@@ -29,9 +30,10 @@ class GentleRobot(PassingRobot):
 
     def write(self, command: JointCommand) -> JointCommand | None:
         """Send a command with softer position loops; returns what was sent."""
-        if (command.stiffness_nm_rad > 0).any():
+        if (command.stiffness_nm_rad > 0).any() or command.effort_nm.any():
             command = replace(
                 command,
+                effort_nm=command.effort_nm * self.gain_share,
                 stiffness_nm_rad=command.stiffness_nm_rad * self.gain_share,
                 damping_nm_s_rad=command.damping_nm_s_rad * self.gain_share,
             )

@@ -4,7 +4,8 @@ A legged robot without torque sinks to the ground it stands on, and damping lets
 falls onto whatever it works on and drops what it holds, and so does a damped one, only slower. So an arm is held: DAMP
 keeps the joints where they are and the gripper closed around what it had, and PASSIVE sends nothing, which leaves the
 arm to its holder, its brakes or its own controller. That is also what position controllers do when commands end.
-No mode but POLICY opens a gripper.
+No mode but POLICY opens a gripper. Of a mechanism the joints with a motor go to the default pose; the others are held
+by hand until the policy starts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.contract.mechanism_spec import MechanismSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
@@ -24,6 +26,8 @@ from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
 
+START_MARGIN_RAD = 0.05
+"""A mechanism's policy may start this far outside the positions at which its training began, rad or m."""
 WIDE_OPEN = 0.9
 """A gripper that is open by this share holds nothing."""
 
@@ -186,6 +190,36 @@ class JointIdleCommands(IdleCommands):
             return last.pos_rad
         # An arm that presses on something stops pressing; a gripper goes on, or it would drop what it holds.
         return np.where(_of_gripper(self._spec), last.pos_rad, state.joint_pos_rad)
+
+
+class MechanismIdleCommands(JointIdleCommands):
+    """Idle commands of a mechanism. A policy starts only from positions as in its training.
+
+    Args:
+        spec: The robot.
+        contract: That of the policy that will take over, if there is one.
+        config: Duration and tolerance of the way to the default pose.
+        dt_s: Time between two commands.
+    """
+
+    def __init__(self, spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float) -> None:
+        super().__init__(spec, contract, config, dt_s)
+        body: MechanismSpec | None = None if contract is None else contract.body
+        ends = () if body is None else zip(body.start_lower_rad, body.start_upper_rad, strict=True)
+        self._starts = dict(zip(spec.joint_names, ends, strict=False))
+
+    def refusal(self, transition: Transition, state: RobotState | None, now_s: float) -> str | None:
+        """Time that the way still takes, or the joint that is not where training began."""
+        found = super().refusal(transition, state, now_s)
+        if found is not None or state is None:
+            return found
+        for (joint, (lower, upper)), pos in zip(self._starts.items(), state.joint_pos_rad.tolist(), strict=False):
+            if not lower - START_MARGIN_RAD <= pos <= upper + START_MARGIN_RAD:
+                return (
+                    f"joint '{joint}' is at {pos:.2f}, and the policy was trained to start from {lower:.2f} to "
+                    f"{upper:.2f} (rad, or m where it slides). A joint without a motor is held there by hand."
+                )
+        return None
 
 
 def _of_gripper(spec: RobotSpec) -> NDArray[np.bool_]:

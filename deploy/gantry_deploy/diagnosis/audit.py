@@ -15,6 +15,7 @@ from gantry_deploy.diagnosis.hypotheses import FRAME_HYPOTHESES
 from gantry_deploy.diagnosis.rebuild import Rebuilt, rebuild, rebuild_term, signal_rows, term_columns
 from gantry_deploy.diagnosis.relations import Relation, relation_of, tell_relations
 from gantry_deploy.diagnosis.ticks import PolicyTicks, policy_ticks
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.observations.signals import Signals
 from gantry_deploy.perception.maps import TERM as MAP_TERM
@@ -258,14 +259,17 @@ def _compare_actions(diagnosis: Diagnosis, ticks: PolicyTicks, bundle: Bundle) -
 
 
 def _compare_targets(diagnosis: Diagnosis, ticks: PolicyTicks, contract: PolicyContract, targets: FloatArray) -> None:
-    rows = np.isfinite(targets).all(axis=1) & np.isfinite(ticks.sent_pos).all(axis=1)
+    pushes = embodiment_of(contract).action_kind(contract.action.kind).gives_effort
+    commanded, unit = (ticks.sent_effort, "N m") if pushes else (ticks.sent_pos, "rad")
+    rows = np.isfinite(targets).all(axis=1) & np.isfinite(commanded).all(axis=1)
     if not rows.any():
         diagnosis.unknown("joint targets", "they cannot be computed from the recording, or none was sent")
         return
-    lower, upper = np.array(contract.joint_lower_rad), np.array(contract.joint_upper_rad)
-    sent, known = ticks.sent_pos[rows], np.clip(targets[rows], lower, upper)
+    upper = np.array(contract.effort_limit_nm if pushes else contract.joint_upper_rad)
+    lower = -upper if pushes else np.array(contract.joint_lower_rad)
+    sent, known = commanded[rows], np.clip(targets[rows], lower, upper)
     before = np.concatenate((sent[:1], sent[:-1]))
-    same = (np.abs(sent - known) <= TOLERANCE).all(axis=1)
+    same = (np.abs(sent - known) <= TOLERANCE * np.maximum(1.0, np.abs(known))).all(axis=1)
     # A limit of steps or a hand-over moves every joint from its last target towards the new one, and not beyond.
     inside = (sent >= np.minimum(before, known) - TOLERANCE) & (sent <= np.maximum(before, known) + TOLERANCE)
     if float((same | inside.all(axis=1)).mean()) >= SAME_SHARE:
@@ -281,7 +285,7 @@ def _compare_targets(diagnosis: Diagnosis, ticks: PolicyTicks, contract: PolicyC
         contract.joint_names,
         ticks.segment[rows],
         contract.dt_s,
-        "rad",
+        unit,
     )
 
 

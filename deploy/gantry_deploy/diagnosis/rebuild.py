@@ -31,7 +31,7 @@ class Rebuilt:
     missing: dict[str, str]
     """Terms that cannot be computed from the recording, with the reason."""
     targets: FloatArray
-    """Shape (T, n), joint targets of the recorded actions, rad."""
+    """Shape (T, n), joint targets of the recorded actions, rad; of actions that give efforts those, N m."""
 
 
 def term_columns(contract: PolicyContract) -> dict[str, slice]:
@@ -106,7 +106,8 @@ def _signals(ticks: PolicyTicks, contract: PolicyContract) -> Iterator[tuple[Sig
         signals.joint_target_rad, signals.start_joint_pos_rad = decoder.targets, start
         action = ticks.action[i].astype(np.float32)[None]
         try:
-            target = np.asarray(decoder(action, signals).pos_rad[0], dtype=np.float64)
+            found = decoder(action, signals)
+            target = np.asarray((found.pos_rad if found.effort_nm is None else found.effort_nm)[0], dtype=np.float64)
         except (ContractError, SurroundingsError, TypeError, AttributeError):
             target = np.full(len(contract.joint_names), np.nan)
         yield signals, target

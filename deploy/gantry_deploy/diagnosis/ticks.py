@@ -35,6 +35,8 @@ class PolicyTicks:
     """Shape (T, c), after shaping."""
     sent_pos: FloatArray
     """Shape (T, n), rad: targets that were sent."""
+    sent_effort: FloatArray
+    """Shape (T, n), N m: efforts that were sent beside those of the gains."""
     sent_stiffness: FloatArray
     """Shape (T, n), N m/rad."""
     sent_damping: FloatArray
@@ -65,6 +67,7 @@ def policy_ticks(recording: Recording, contract: PolicyContract) -> PolicyTicks:
         own_action=_own(recording, times, action),
         command=_column(recording, "/policy/command", "data", times, size=len(contract.command.names)),
         sent_pos=_column(recording, "/joint_command", "pos_rad", times, size=len(contract.joint_names)),
+        sent_effort=_column(recording, "/joint_command", "effort_nm", times, size=len(contract.joint_names)),
         sent_stiffness=_column(recording, "/joint_command", "stiffness_nm_rad", times, size=len(contract.joint_names)),
         sent_damping=_column(recording, "/joint_command", "damping_nm_s_rad", times, size=len(contract.joint_names)),
         states=_states(recording, times),

@@ -7,7 +7,8 @@ the entry-point group ``gantry.embodiments``. Parts that need more than contract
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.road import SurroundingsSource
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import RobotState
-from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.errors import GantryError, unknown_name_text
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import entry_points, load_named, load_plugin
 
@@ -79,6 +80,17 @@ class Embodiment:
     """Launch description that simulates such a robot over ROS 2."""
     driver_launches: tuple[str, ...] = ("quadruped", "humanoid")
     """Launch descriptions in which the policy node drives such a robot itself."""
+    without: ClassVar[Mapping[str, str]] = {}
+    """Command, without ``gantry``, that does not take such robots, and why."""
+
+    def require(self, command: str) -> None:
+        """Refuse a command that does not take such robots, see :attr:`without`.
+
+        Raises:
+            GantryError: With the reason.
+        """
+        if command in self.without:
+            raise GantryError(f"'gantry {command}' does not take {self.noun}: {self.without[command]}.")
 
     def scenario(self, contract: PolicyContract) -> str:
         """Episodes of ``gantry check``: ``module:Class`` of a :class:`gantry_deploy.evaluation.scenario.Scenario`."""

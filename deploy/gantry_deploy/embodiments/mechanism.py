@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from gantry_deploy.actions.decoder import ActionKind
 from gantry_deploy.contract.bounds import require, require_length
 from gantry_deploy.contract.mechanism_spec import JOINT_EFFORT, MechanismSpec
@@ -33,18 +36,30 @@ class MechanismEmbodiment(Embodiment):
     )
     base_moves = False
     start_words = "move to its start and act for"
+    idle_commands = "gantry_deploy.control.idle_commands:MechanismIdleCommands"
+    driver_launches = ()
+    without: ClassVar[Mapping[str, str]] = {
+        "commission": "its first motions scale position loops, and efforts have none",
+        "identify": "its recordings come from position loops",
+        "excite": "it moves joints by position loops",
+        "serve": "answers are actions and joint positions, and a client would miss the efforts",
+        "session": "no operator's device gives efforts",
+        "data from-mcap": "datasets hold joint positions as actions, and a recording has efforts",
+    }
     perturbations = "gantry_deploy.evaluation.perturbations.mechanism:mechanism_perturbations"
 
     def scenario(self, contract: PolicyContract) -> str:
-        """Come to rest in the default pose, from poses in which training began."""
+        """Balance, from poses in which training began."""
         return "gantry_deploy.evaluation.balancing:BalanceScenario"
 
     def check_contract(self, contract: PolicyContract) -> None:
         """Refuse also joints that do not exist, and what a mechanism has not."""
         super().check_contract(contract)
         body, names = contract.body_as(MechanismSpec), contract.joint_names
-        for joint in body.driven_joints:
+        driven = body.driven_joints
+        for joint in driven:
             require(joint in names, "body.driven_joints", f"'{joint}'", f"joints among {', '.join(names)}")
+        require(0 < len(set(driven)) == len(driven), "body.driven_joints", driven, "joints, each once")
         for name in ("start_lower_rad", "start_upper_rad"):
             require_length(f"body.{name}", getattr(body, name), len(names))
         for name in ("gait", "map_window"):
@@ -53,13 +68,19 @@ class MechanismEmbodiment(Embodiment):
         require(not any(offset), "action.offset_rad", offset, "zeros for efforts")
 
     def check_numbers(self, contract: PolicyContract) -> None:
-        """Refuse also actions of which one unit is beyond the joint's effort limit, and starts the wrong way round."""
+        """Refuse also actions of which one unit is nothing or beyond the joint's effort limit, position loops that
+        would work against efforts, and starts outside the joints' limits."""
         super().check_numbers(contract)
         body = contract.body_as(MechanismSpec)
         for joint, share in zip(body.driven_joints, contract.action.scale, strict=True):
-            require(abs(share) <= 1.0, f"action.scale of '{joint}'", share, "at most 1, the joint's effort limit")
-        for joint, low, high in zip(contract.joint_names, body.start_lower_rad, body.start_upper_rad, strict=True):
-            require(low <= high, f"body.start_lower_rad of '{joint}'", low, f"at most start_upper_rad {high:g}")
+            told = "other than 0 and at most 1, the joint's effort limit"
+            require(0.0 < abs(share) <= 1.0, f"action.scale of '{joint}'", share, told)
+        starts = zip(contract.joint_limits.items(), body.start_lower_rad, body.start_upper_rad, strict=True)
+        for (joint, (lower, upper)), low, high in starts:
+            told = f"{lower:g} <= start_lower_rad <= start_upper_rad <= {upper:g}, within the joint's limits"
+            require(lower <= low <= high <= upper, f"body's start of '{joint}'", f"{low:g} to {high:g}", told)
+        for joint, stiffness in zip(contract.joint_names, contract.stiffness_nm_rad, strict=True):
+            require(stiffness == 0.0, f"stiffness_nm_rad of '{joint}'", stiffness, "0 beside efforts")
 
     def check_robot(self, contract: PolicyContract, spec: RobotSpec) -> None:
         """Refuse efforts of joints that have no motor."""

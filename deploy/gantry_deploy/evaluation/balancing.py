@@ -1,4 +1,4 @@
-"""Episodes of mechanisms: from a pose in which training began to rest in the default pose."""
+"""Episodes of mechanisms: from a pose in which training began to joints that stay near their default positions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gantry_deploy.evaluation.metrics import GoalScores, goal_scores
 from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, RolloutConfig, Scenario
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
+from gantry_hardware.errors import GantryError
 from gantry_hardware.model.mechanism import Mechanism
 
 NEAR_RAD = 0.2
@@ -33,13 +34,17 @@ class _CanBePosed(Protocol):
 
 
 class BalanceScenario(Scenario):
-    """Joints that nothing drives, or all where every one is driven, come to rest in the default pose and stay there.
+    """Joints without a motor, or all where every one has one, are near their default positions in the last second.
 
-    The mechanism stands in its default pose until the policy starts, and then begins in a drawn one.
+    The mechanism stands in its default pose until the policy starts, and then begins in a drawn one, at rest. Joints
+    with a motor may be anywhere within their limits: on a rail a cart that balances its pole drifts.
 
     Args:
         runner: The policy.
         config: Conditions.
+
+    Raises:
+        GantryError: If an episode is no longer than the time that must be kept.
     """
 
     seconds = 10.0
@@ -49,6 +54,11 @@ class BalanceScenario(Scenario):
 
     def __init__(self, runner: PolicyRunner, config: RolloutConfig) -> None:
         super().__init__(runner, config)
+        if config.seconds <= BALANCED_S:
+            raise GantryError(
+                f"Episodes are {config.seconds:g} s long, expected more than {BALANCED_S:g} s, the time that a "
+                "mechanism must stay balanced."
+            )
         self._body: MechanismSpec = runner.contract.body
         mechanism: Mechanism = runner.spec.body
         still = mechanism.passive_joints or runner.spec.joint_names
@@ -68,10 +78,6 @@ class BalanceScenario(Scenario):
     def begin(self, controller: Controller) -> None:
         """The policy has not started yet."""
         self._posed = False
-
-    def stood_up(self) -> None:
-        """Put joints without a motor back, which somebody holds in the default pose until the policy starts."""
-        self._robot.reset()
 
     def command(self, time_s: float) -> FloatArray | None:
         """Let go in the drawn pose as the policy starts; nothing is asked of it."""

@@ -273,9 +273,12 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
     ]
     if TARGET_VELOCITY_ARRAY in golden:
         tables.append((TARGET_VELOCITY_ARRAY, [step.target.vel_rad_s for step in steps], joints))
+    if TARGET_EFFORT_ARRAY in golden:
+        tables.append((TARGET_EFFORT_ARRAY, [step.target.effort_nm for step in steps], joints))
     if BASE_ACTION in golden:
         tables.append((BASE_ACTION, [step.base_action for step in steps], action_labels(contract)))
-    words = {TARGET_ARRAY: "joint target", TARGET_VELOCITY_ARRAY: "joint target", BASE_ACTION: "base action"}
+    words = dict.fromkeys((TARGET_ARRAY, TARGET_VELOCITY_ARRAY, TARGET_EFFORT_ARRAY), "joint target")
+    words[BASE_ACTION] = "base action"
     difference = max(
         compare(words.get(name, name), np.array(rows), golden[name], labels, MAX_EPISODE_DIFFERENCE)
         for name, rows, labels in tables

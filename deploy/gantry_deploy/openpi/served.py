@@ -14,6 +14,7 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.discovery import DISTRIBUTION
 from gantry_deploy.contract.parts import CameraInput
 from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.language.instructions import tokens_of
 from gantry_deploy.openpi.answers import ACTIONS
@@ -51,9 +52,11 @@ class ServedPolicy:
 
     Raises:
         PolicyError: If the network and the contract do not fit.
+        GantryError: If policies of the embodiment are not served.
     """
 
     def __init__(self, bundle: Bundle, instruction: str = "") -> None:
+        embodiment_of(bundle.contract).require("serve")
         self.contract = bundle.contract
         self.instruction = instruction
         self.measured = MeasuredState(self.contract)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from gantry_hardware.errors import GantryError
 
 Frame = NDArray[np.uint8]
+LEAST_FPS, MOST_FPS = 0.01, 1000.0
+"""Frames per second that a video may have."""
 
 
 def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> bytes:
@@ -23,7 +25,7 @@ def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> byt
     Args:
         frames: Images of one shape (height, width, 3), uint8 RGB; an odd last row or column is cut off. May be a
             generator, so that a long video need not fit into memory.
-        fps: Frames per second.
+        fps: Frames per second, 0.01 to 1000.
         quality: Constant rate factor of x264: lower is better and larger; 18 to 30 is sensible.
 
     Returns:
@@ -32,14 +34,15 @@ def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> byt
     Raises:
         GantryError: If there is no frame, or one of another shape or type, or if the encoder fails.
     """
-    from av.error import FFmpegError  # An extra of datasets and training.
+    from av.codec.codec import UnknownCodecError  # An extra of datasets and training.
+    from av.error import FFmpegError
 
     iterator = iter(frames)
     first = next(iterator, None)
     if first is None:
         raise GantryError("A video needs at least one frame; there is none.")
-    if not fps > 0:
-        raise GantryError(f"fps is {fps}, expected a positive number.")
+    if not LEAST_FPS <= fps <= MOST_FPS:
+        raise GantryError(f"fps is {fps:g}, expected {LEAST_FPS:g} to {MOST_FPS:g}.")
     shape = np.shape(first)
     height, width = (shape[0] // 2 * 2, shape[1] // 2 * 2) if len(shape) == 3 else (0, 0)
     if not height or not width:
@@ -50,7 +53,7 @@ def encode_mp4(frames: Iterable[Frame], fps: float, *, quality: int = 26) -> byt
         path = Path(folder) / "video.mp4"
         try:
             _encode(path, cut, (width, height), Fraction(fps).limit_denominator(1000), quality)
-        except FFmpegError as error:
+        except (FFmpegError, UnknownCodecError) as error:
             raise GantryError(f"A video of {width} x {height} pixels cannot be encoded: {error}.") from error
         return path.read_bytes()
 

@@ -377,7 +377,7 @@ class UnitreeRobot:
         return self._damping[mode_machine]
 
     def _ramped(self, command: JointCommand) -> JointCommand:
-        """The command with its stiffness as far as it has grown since there was none."""
+        """The command with its stiffness and efforts as far as they have grown since there was no stiffness."""
         if not command.stiffness_nm_rad.any():
             self._stiff_since_s = None
             return command
@@ -389,9 +389,8 @@ class UnitreeRobot:
         if share >= 1.0:
             return command
         damping = np.maximum(command.damping_nm_s_rad, (1.0 - share) * self.spec.damp_damping_nm_s_rad)
-        return JointCommand(
-            command.pos_rad, command.vel_rad_s, command.effort_nm, share * command.stiffness_nm_rad, damping
-        )
+        stiffness, effort = share * command.stiffness_nm_rad, share * command.effort_nm
+        return JointCommand(command.pos_rad, command.vel_rad_s, effort, stiffness, damping)
 
 
 def _unit(quat_wxyz: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.model.dynamics import NO_LIMIT_RAD_S, RobotDynamics, load_dynamics
 from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.sample import History
-from gantry_sim.robots.actuated_scene import SceneIndex
+from gantry_sim.robots.actuated_scene import HAND, SceneIndex
 
 FloatArray = NDArray[np.float64]
 
@@ -57,6 +57,9 @@ class Motors:
         self._fall_rad_s = self._no_load_rad_s - corner
         self._has_curve = bool(np.any(none_left < NO_LIMIT_RAD_S))
         model.actuator_forcerange[:] = np.stack([-self._limit_nm, self._limit_nm], axis=1)
+        self._passive = [spec.joint_index(name) for name in getattr(spec.body, "passive_joints", ())]
+        self._places = index.joint_qpos[self._passive]
+        self._hands = [model.equality(HAND + spec.joint_names[i]).id for i in self._passive]
 
     def obey(self, data: mujoco.MjData, command: JointCommand) -> None:
         """Load a command: its constant part goes to ``ctrl``, the gains to the model."""
@@ -66,6 +69,10 @@ class Motors:
         self._model.actuator_biasprm[:, 2] = -damping
         target = command.pos_rad - self.encoder_offset_rad
         data.ctrl[:] = command.effort_nm + stiffness * target + damping * command.vel_rad_s
+        if self._hands:
+            # Somebody holds joints without a motor as long as the others hold a pose.
+            self._model.eq_data[self._hands, 0] = target[self._passive] - self._model.qpos0[self._places]
+            data.eq_active[self._hands] = bool(stiffness.any())
 
     def step(self, data: mujoco.MjData, steps: int) -> None:
         """Step the physics; where torque falls with speed, the limits follow in every step."""

@@ -118,7 +118,7 @@ def _not_a_car(args: argparse.Namespace) -> None:
     args.seconds = 20.0 if args.seconds is None else args.seconds
 
 
-def _balance(args: argparse.Namespace, source: Path) -> dict[str, Any]:
+def _balance(args: argparse.Namespace, source: Path) -> int:
     """Mechanism: a film of episodes as `gantry check` judges them."""
     from gantry_deploy.process.interrupts import interrupt_on_terminate
     from gantry_sim.viewing.balance_film import film_balance
@@ -131,8 +131,11 @@ def _balance(args: argparse.Namespace, source: Path) -> dict[str, Any]:
         video, played = film_balance(bundle, args.seconds, dict(args.option), ProgressBar("film").share)
     _write_film(args, video)
     print(f"{bundle.contract.robot}: {counted(played.episodes, 'episode')}, {played.succeeded} balanced at the end")
+    if played.trouble:
+        print(f"An episode ended early: {played.trouble}")
     print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
-    return {"video": str(args.video.resolve()), "episodes": played.episodes, "succeeded": played.succeeded}
+    emit_result(args, {"video": str(args.video.resolve()), **vars(played)})
+    return 1 if played.trouble else 0
 
 
 def _write_film(args: argparse.Namespace, video: bytes) -> None:

@@ -104,9 +104,16 @@ def _position_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list
 
 def _effort_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list[ActorTerm], clip: float) -> Parts:
     names = tuple(action._joint_names)
-    scale = np.array(row_of(action._scale, len(names))) / limits[[driven.joint_names.index(name) for name in names]]
+    efforts = np.array(row_of(action._scale, len(names)))
+    scale = efforts / limits[[driven.joint_names.index(name) for name in names]]
     if any(row_of(action._offset, len(names))):
         raise NoContractError(f"its efforts have the offset {action._offset}, expected none.")
+    for name, effort, share in zip(names, efforts, scale, strict=True):
+        if abs(share) > 1.0:
+            raise NoContractError(
+                f"its action pushes '{name}' with {effort:g} per unit, beyond the joint's limit {effort / share:g}; a "
+                "joint without a motor has next to none."
+            )
     lower, upper = _starts(driven)
     return Parts(
         ActionSpec(JOINT_EFFORT, floats(scale), (0.0,) * len(names), clip=clip),
@@ -118,19 +125,31 @@ def _effort_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list[A
 
 def _starts(driven: Driven) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest position (n,) of the joints at the start of an episode, as its events draw them; default pose
-    for joints that none of them moves."""
+    for joints that none of them moves. Velocities that they draw as well are left out: a mechanism begins at rest.
+
+    Raises:
+        NoContractError: If an event places joints in another way.
+    """
     names, events = driven.entity.joint_names, getattr(driven.env.cfg, "events", None)
     order = [names.index(name) for name in driven.joint_names]
     default = driven.entity.data.default_joint_pos.torch[0].cpu().numpy().astype(np.float64)
     lower, upper = default, default
     for event in vars(events).values() if events is not None else ():
-        if getattr(event, "mode", "") != "reset" or getattr(event.func, "__name__", "") != RESET:
+        function = getattr(getattr(event, "func", None), "__name__", "")
+        chosen = getattr(event, "params", {}).get("asset_cfg")
+        if getattr(event, "mode", "") != "reset" or getattr(chosen, "name", driven.entity_name) != driven.entity_name:
             continue
-        chosen, (low, high) = event.params.get("asset_cfg"), event.params["position_range"]
+        if function != RESET:
+            if "joint" in function:
+                raise NoContractError(f"its event {function} places joints; expected {RESET}.")
+            continue
+        low, high = event.params["position_range"]
         patterns = getattr(chosen, "joint_names", None) or ".*"
         patterns = [patterns] if isinstance(patterns, str) else list(patterns)
         moved = [any(re.fullmatch(pattern, name) for pattern in patterns) for name in names]
         lower, upper = np.where(moved, default + low, lower), np.where(moved, default + high, upper)
+    ends = driven.entity.data.joint_pos_limits.torch[0].cpu().numpy().astype(np.float64)
+    lower, upper = (np.clip(values, ends[:, 0], ends[:, 1]) for values in (lower, upper))
     return lower[order], upper[order]
 
 

@@ -19,6 +19,8 @@ FloatArray = NDArray[np.float64]
 
 _ABOVE_ALL_M = 10.0
 _AROUND_M = ((0.0, 0.0), (0.2, 0.13), (0.2, -0.13), (-0.2, 0.13), (-0.2, -0.13))
+HAND = "hand on "
+"""Name, before that of a joint without a motor, of the constraint that holds it while the robot stands."""
 HANGING_CLEARANCE_M = 0.2
 """With a fixed base, the base hangs this much higher than it stands."""
 
@@ -38,6 +40,8 @@ def robot_with_motors(
     furnish: Callable[[mujoco.MjSpec], None] = lambda scene: None,
 ) -> mujoco.MjModel:
     """The robot on a floor or on terrain, one motor per joint in the spec's order, its torque clipped to the limit.
+
+    A joint without a motor has one that gives next to nothing, and a constraint by which somebody may hold it.
 
     A motor's force is ``ctrl + biasprm[1] q + biasprm[2] dq``, so that stiffness and damping, negated, go to
     ``actuator_biasprm`` and the constant part of the impedance law to ``ctrl``.
@@ -73,6 +77,8 @@ def robot_with_motors(
     furnish(scene)
     for joint in spec.joints:
         _add_motor(scene, joint)
+    for name in getattr(spec.body, "passive_joints", ()):
+        _add_hand(scene, name)
     if fixed_base and floats:
         _hang(scene, base_body(scene), spec.base_height_m + HANGING_CLEARANCE_M)
     # A state that has blown up must be seen as such, not quietly put back to the start.
@@ -90,6 +96,13 @@ def _add_motor(scene: mujoco.MjSpec, joint: JointSpec) -> None:
         biastype=mujoco.mjtBias.mjBIAS_AFFINE,
         forcelimited=True,
         forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
+    )
+
+
+def _add_hand(scene: mujoco.MjSpec, joint: str) -> None:
+    """Put a hand, which holds nothing yet, onto a joint without a motor."""
+    scene.add_equality(
+        name=HAND + joint, type=mujoco.mjtEq.mjEQ_JOINT, name1=joint, active=False, data=[0.0] * mujoco.mjNEQDATA
     )
 
 

@@ -116,7 +116,7 @@ def scene_model(
     """
     model = robot_model(name, visuals=visuals)
     model.option.timestep = timestep_s
-    if not has_free_base(model):
+    if getattr(robot_spec(name).body, "fixed_base", False):
         base_body(model).pos[2] += robot_spec(name).base_height_m
     # The motors' damping term is integrated implicitly, as a motor controller that runs far faster than physics.
     model.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST

@@ -17,6 +17,7 @@ from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import End, FloatArray, RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.report import encode_mp4
+from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
 FPS = 30.0
@@ -31,6 +32,8 @@ class Balanced:
     """Episodes."""
     succeeded: int
     """Of those, with the pose kept at the end."""
+    trouble: str = ""
+    """Reason for which one ended early; empty if none did."""
 
 
 class _Filmed(BalanceScenario):
@@ -78,7 +81,7 @@ def film_balance(
         The film as MP4 in real time, and what it shows.
 
     Raises:
-        GantryError: If this machine cannot draw, or an option is none.
+        GantryError: If this machine cannot draw, an option is none, or no episode could start.
     """
     runner = PolicyRunner(bundle, robot_spec(bundle.contract.robot))
     count = max(1, math.ceil(seconds / BalanceScenario.seconds))
@@ -86,5 +89,8 @@ def film_balance(
     config = RolloutConfig(episodes=count, seconds=seconds / count, options=dict(options))
     scenario = _Filmed(runner, config, lambda steps: on_progress(min(1.0, steps / total)))
     result = run_episodes(runner, config, scenario=scenario)
-    kept = sum(episode.scores["balanced"] for episode in result.episodes)
-    return encode_mp4(scenario.frames, FPS), Balanced(count, kept)
+    kept = sum(episode.scores["balanced"] and not episode.failed for episode in result.episodes)
+    trouble = next((episode.reason for episode in result.episodes if episode.reason), "")
+    if not scenario.frames:
+        raise GantryError(f"There is nothing to show: {trouble}")
+    return encode_mp4(scenario.frames, FPS), Balanced(count, kept, trouble)

@@ -113,9 +113,14 @@ def reset_joints_by_offset():
     raise AssertionError("events are read")
 
 
+def reset_joints_by_scale():
+    raise AssertionError("events are read")
+
+
 def effort_env(driven, action, *events):
     """The environment with an action of efforts; joints of the entity are in another order than the robot's."""
     driven.env.scene["robot"].data.default_joint_pos = array([0.5, 0.0], [0.5, 0.0])
+    driven.env.scene["robot"].data.joint_pos_limits = array([[-1.0, 0.65], [-1.0, 1.0]])
     driven.env.action_manager.active_terms = ["push"]
     driven.env.action_manager.get_term = {"push": action}.get
     driven.env.cfg = SimpleNamespace(events=SimpleNamespace(**{f"event{i}": event for i, event in enumerate(events)}))
@@ -123,11 +128,15 @@ def effort_env(driven, action, *events):
 
 
 def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven):
-    def event(mode, low, high, **chosen):
-        params = {"position_range": (low, high), "asset_cfg": SimpleNamespace(**chosen)}
-        return SimpleNamespace(mode=mode, func=reset_joints_by_offset, params=params)
+    def event(mode, low, high, joint_names, name="robot", func=reset_joints_by_offset):
+        chosen = SimpleNamespace(name=name, joint_names=joint_names)
+        return SimpleNamespace(mode=mode, func=func, params={"position_range": (low, high), "asset_cfg": chosen})
 
-    events = event("reset", -0.1, 0.2, joint_names=["b_.*"]), event("startup", -9.0, 9.0, joint_names=None)
+    events = (
+        event("reset", -0.1, 0.2, ["b_.*"]),
+        event("startup", -9.0, 9.0, None),
+        event("reset", -9.0, 9.0, None, "door"),
+    )
     action = JointEffortAction()
     env = effort_env(driven, action, *events)
     found = actions.driven_of(env)
@@ -137,7 +146,7 @@ def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven)
     assert (parts.action.kind, parts.action.scale, parts.action.clip) == ("target/joint/effort", (0.25,), 5.0)
     assert (parts.body.driven_joints, parts.command.names) == (("a_joint",), ())
     assert parts.body.start_lower_rad == pytest.approx((0.4, 0.0))
-    assert parts.body.start_upper_rad == pytest.approx((0.7, 0.0))
+    assert parts.body.start_upper_rad == pytest.approx((0.65, 0.0)), "the joint's limit"
     recorded = kind.recorded(action, found)
     assert recorded["joint_target_effort_nm"].tolist() == [[0.0, 7.0], [0.0, -8.0]]
     assert recorded["joint_target_rad"].tolist() == [[0.5, 0.0], [0.5, 0.0]]
@@ -145,6 +154,13 @@ def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven)
     assert kind.clip(contract) == {"slider_to_cart": (-400.0, 400.0)}
     with pytest.raises(NoContractError, match=r"efforts have the offset 1\.0, expected none"):
         kind.parts(JointEffortAction(_offset=1.0), found, np.array([30.0, 80.0]), [], 5.0)
+    scaled = effort_env(driven, action, event("reset", 0.5, 1.5, None, func=reset_joints_by_scale))
+    with pytest.raises(
+        NoContractError, match="event reset_joints_by_scale places joints; expected reset"
+    ):
+        kind.parts(action, actions.driven_of(scaled), np.array([30.0, 80.0]), [], 5.0)
+    with pytest.raises(NoContractError, match=r"pushes 'a_joint' with 20 per unit, beyond the joint's limit 0\.001"):
+        kind.parts(action, found, np.array([30.0, 0.001]), [], 5.0)
     limited = JointEffortAction(cfg=SimpleNamespace(clip={".*": (-1.0, 1.0)}))
     with pytest.raises(NoContractError, match="efforts are limited to"):
         kind.clipped(limited, np.zeros(2), np.zeros(2))

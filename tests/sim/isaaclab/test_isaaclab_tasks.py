@@ -152,9 +152,9 @@ def test_efforts_on_a_cart_pole_are_exported_and_checked(tmp_path, capsys):
         golden["joint_target_effort_nm"][:, 0], np.clip(100.0 * golden["action"][:, 0], -400, 400)
     )
     capsys.readouterr()
-    main(["check", str(run / "bundle"), "--episodes", "1", "--seconds", "1", "--perturbations", "none"])
+    main(["check", str(run / "bundle"), "--episodes", "1", "--seconds", "3", "--perturbations", "none"])
     told = capsys.readouterr().out
-    assert told.count("pass  ") == 6, told
+    assert told.count("pass  ") >= 6, told
 
 
 def test_a_task_without_a_contract_trains_and_names_what_it_lacks_at_export(tmp_path, capsys):

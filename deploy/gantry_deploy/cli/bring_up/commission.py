@@ -11,6 +11,7 @@ from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_deploy.cli.command import UsageError, add_json_option, choose, emit_result, parse_key_value
 from gantry_deploy.cli.machine import add_dynamics_argument, warn_beyond_training
 from gantry_deploy.depth.attached import add_depth_argument, with_depth
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for."""
     steps = _listed("step", args.steps, STEP_NAMES)
     spec = robot_spec(choose("robot", args.robot, robot_names()))
+    embodiment_of_robot(spec).require("commission")
     joints = _listed(f"joint of {spec.name}", args.joints, spec.joint_names) if args.joints else ()
     backend = choose("robot backend", args.backend, backend_names())
     finite("--gain", args.gain, 0.05, 1.0, UsageError)

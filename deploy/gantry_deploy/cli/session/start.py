@@ -220,6 +220,7 @@ def _robot_and_device(
 
     contract = bundle.contract
     kind = embodiment_of(contract)
+    kind.require("session")
     backend = choose("robot backend", args.backend or kind.simulated_backend, backend_names())
     kind.check_backend(contract, backend)
     if not args.yes and moves_metal(backend):

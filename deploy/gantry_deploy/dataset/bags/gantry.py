@@ -7,6 +7,7 @@ from pathlib import Path
 from gantry_deploy.dataset.bags.config import BagCfg, EpisodesCfg, SourceCfg
 from gantry_deploy.dataset.bags.messages import BagError
 from gantry_deploy.dataset.features import ACTION, JOINT_POSITION_TARGET, STATE
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.recording.reader import read_recording
 from gantry_deploy.teleop.operator import TeleopEvent
@@ -34,6 +35,8 @@ def gantry_cfg(path: Path) -> BagCfg:
             f"shows one to begin with. {error}"
         ) from error
     contract, joints = recording.contract, recording.joint_names
+    if contract is not None:
+        embodiment_of(contract).require("data from-mcap")
     rate_hz = 50.0 if contract is None else contract.rate_hz
     labels = tuple(f"{name}.pos" for name in joints)
     targets = tuple(f"{name}/position" for name in joints)

@@ -71,7 +71,8 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
     robot = args["robot"] or contract_of(bundle_of(args)).robot
     embodiment = embodiment_of_robot(robot_spec(robot))
     if name not in embodiment.driver_launches:
-        raise GantryError(f"Robot '{robot}' is {embodiment.noun}; start {' or '.join(embodiment.driver_launches)}.")
+        others = " or ".join(embodiment.driver_launches) or "'robot', beside a driver of its own"
+        raise GantryError(f"Robot '{robot}' is {embodiment.noun}; start {others}.")
     options = json_object(args, "options")
     parameters = {
         **policy_parameters(args),

@@ -39,7 +39,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from gantry_deploy.embodiments.registry import embodiment_of_robot
+
     spec = robot_spec(choose("robot", args.robot, robot_names()))
+    embodiment_of_robot(spec).require("excite")
     backend = choose("robot backend", args.backend, backend_names())
     metal = moves_metal(backend)
     if metal and not args.yes:

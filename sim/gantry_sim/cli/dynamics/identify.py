@@ -37,6 +37,7 @@ def _run(args: argparse.Namespace) -> int:
     from gantry_sim.identification.legs import IdentifyCfg
     from gantry_sim.identification.reading import read_log
 
+    embodiment_of_robot(spec).require("identify")
     with interrupt_on_terminate():
         logs = [read_log(path, spec) for path in args.recordings]
         for log in logs:
