@@ -83,9 +83,13 @@ class _Changes:
         self.session: SessionRun | None = None
         self.condition = threading.Condition()
         self.by_person, self.changed_s = False, 0.0
+        self.stopped = False
+        """Whether a fault has stopped the robot, after which nothing follows a hand any more."""
 
     def record(self, report: TickReport) -> None:
         assert self.session is not None
+        if report.fault is not None:
+            self.stopped = True
         if report.sent is None:
             return
         with self.condition:
@@ -119,6 +123,8 @@ class _Hand(threading.Thread):
         with changes.condition:
             changes.condition.wait(60.0)  # The first attempt.
         while min(len(self.take_s), len(self.give_s)) < self._count and not self._session.session.is_closed:
+            if changes.stopped:
+                break
             time.sleep(self._random.uniform(*PAUSE_TICKS) * self._dt_s)
             pressed = not lever.pressed
             longest_s = LONGEST_WAIT_TICKS * self._dt_s

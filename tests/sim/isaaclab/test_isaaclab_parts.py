@@ -155,9 +155,7 @@ def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven)
     with pytest.raises(NoContractError, match=r"efforts have the offset 1\.0, expected none"):
         kind.parts(JointEffortAction(_offset=1.0), found, np.array([30.0, 80.0]), [], 5.0)
     scaled = effort_env(driven, action, event("reset", 0.5, 1.5, None, func=reset_joints_by_scale))
-    with pytest.raises(
-        NoContractError, match="event reset_joints_by_scale places joints; expected reset"
-    ):
+    with pytest.raises(NoContractError, match="event reset_joints_by_scale places joints; expected reset"):
         kind.parts(action, actions.driven_of(scaled), np.array([30.0, 80.0]), [], 5.0)
     with pytest.raises(NoContractError, match=r"pushes 'a_joint' with 20 per unit, beyond the joint's limit 0\.001"):
         kind.parts(action, found, np.array([30.0, 0.001]), [], 5.0)
