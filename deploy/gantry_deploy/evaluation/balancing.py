@@ -98,12 +98,12 @@ class BalanceScenario(Scenario):
         return None
 
     def measured(self, failed: bool) -> dict[str, Any]:
-        """Whether the pose was kept at the end, and for how long, s."""
+        """Whether the pose was kept at the end, and the time, s."""
         kept_s = 0.0 if self._since_s is None else self._now_s - self._since_s
         return {"balanced": kept_s >= BALANCED_S, "balanced_s": kept_s}
 
     def drawn_conditions(self) -> dict[str, Any]:
-        """Where the joints began, rad or m."""
+        """Start positions of the joints, rad or m."""
         return {
             f"start_{name}": float(value) for name, value in zip(self.runner.spec.joint_names, self._start, strict=True)
         }

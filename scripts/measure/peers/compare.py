@@ -1,4 +1,4 @@
-"""What a user would pick instead, measured beside this project in turns: UniLab, Isaac Lab, and a plain C++ loop.
+"""UniLab, Isaac Lab, and a plain C++ loop, measured beside this project in turns: the peers of `gantry bench page`.
 
 python scripts/measure/peers/compare.py --output FOLDER [--peers unilab,isaaclab,loop,recipe] [--pairs 3]
 
@@ -29,7 +29,7 @@ from typing import Any
 
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.benchmarks.summary import Row
-from gantry_sim.benchmarks.summary_command import PEERS_FILE
+from gantry_sim.benchmarks.text import PEERS_FILE
 
 ROOT = Path(__file__).resolve().parents[3]
 UNILAB, ISAACLAB = ROOT / ".venv-peers" / "bin", ROOT / ".venv-isaaclab" / "bin" / "python"
@@ -74,7 +74,7 @@ def rates_of(rows: list[dict[str, Any]]) -> Rates:
 
 
 def unilab(folder: Path, *changes: str) -> list[dict[str, float]]:
-    """What UniLab's own trainer prints of its Go2 recipe, one entry for each iteration."""
+    """Numbers that UniLab's own trainer prints of its Go2 recipe, one entry for each iteration."""
     link = folder / "src" / "unilab"  # It looks for its models below `src`.
     link.parent.mkdir(exist_ok=True)
     if not link.exists():

@@ -70,7 +70,7 @@ class Motors:
         target = command.pos_rad - self.encoder_offset_rad
         data.ctrl[:] = command.effort_nm + stiffness * target + damping * command.vel_rad_s
         if self._hands:
-            # Somebody holds joints without a motor as long as the others hold a pose.
+            # Joints without a motor are held, as by hand, for as long as the others hold a pose.
             self._model.eq_data[self._hands, 0] = target[self._passive] - self._model.qpos0[self._places]
             data.eq_active[self._hands] = bool(stiffness.any())
 

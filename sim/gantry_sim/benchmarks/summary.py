@@ -18,7 +18,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.benchmarks.comparison import call_gantry
-from gantry_sim.benchmarks.summary_command import PEERS_FILE
+from gantry_sim.benchmarks.text import PEERS_FILE
 
 MAX_BYTES = 2**26
 """Largest result that is read."""

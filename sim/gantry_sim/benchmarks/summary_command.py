@@ -9,13 +9,12 @@ from typing import Any
 from gantry_deploy.cli.command import Command, add_json_option, choose
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.whole_files import write_whole
+from gantry_sim.benchmarks.text import PEERS_FILE
 
 NAMES = ("simulation", "learning", "runtime", "mapping", "corrections")
 """Parts, in order."""
 PACKAGES = ("gantry-rl", "torch", "mujoco", "mjlab", "rsl-rl-lib", "onnxruntime")
 """Packages that the page gives the versions of."""
-PEERS_FILE = "peers.json"
-"""File of scripts/measure/peers/compare.py, which may be there first."""
 KIND = "kind.txt"
 """File of the output folder that says whether its measurements are short ones."""
 

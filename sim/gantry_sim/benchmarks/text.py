@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from gantry_deploy.cli.command import UsageError
 
+PEERS_FILE = "peers.json"
+"""Rows of scripts/measure/peers/compare.py, by peer, in the output folder of `gantry bench page`."""
+
 
 def interval_text(score: Mapping[str, float], unit: float = 1.0, digits: int = 1) -> str:
     """A score with its interval: ``mean [low, high]``, each times ``unit``."""

@@ -80,9 +80,7 @@ def evaluate(
     act, obs = acting(make_policy, env), vec_env.get_observations()
     alive = torch.ones(episodes, dtype=torch.bool, device=env.device)
     ended, total, steps = ~alive, torch.zeros(episodes, device=env.device), torch.zeros(episodes, device=env.device)
-    reader = make_reader(env, env_cfg)
-    if reader is not None and not reader.follows_velocity:
-        reader = None
+    reader = _of_velocities(make_reader(env, env_cfg))
     errors = torch.zeros(2, episodes, device=env.device)
     length = int(env.max_episode_length)
     with torch.inference_mode():
@@ -108,6 +106,11 @@ def evaluate(
         "ended_early_rate": asdict(rate_interval(int(ended.sum()), episodes)),
         **{name: asdict(bootstrap_mean(values.cpu().numpy())) for name, values in scores.items()},
     }
+
+
+def _of_velocities(reader: Reader | None) -> Reader | None:
+    """The reader, if a velocity is asked of the policy."""
+    return reader if reader is not None and reader.follows_velocity else None
 
 
 def record(

@@ -41,7 +41,7 @@ def robot_with_motors(
 ) -> mujoco.MjModel:
     """The robot on a floor or on terrain, one motor per joint in the spec's order, its torque clipped to the limit.
 
-    A joint without a motor has one that gives next to nothing, and a constraint by which somebody may hold it.
+    A joint without a motor has one with next to no torque, and a constraint that can hold it, as a hand would.
 
     A motor's force is ``ctrl + biasprm[1] q + biasprm[2] dq``, so that stiffness and damping, negated, go to
     ``actuator_biasprm`` and the constant part of the impedance law to ``ctrl``.
