@@ -277,7 +277,7 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
         tables.append((TARGET_EFFORT_ARRAY, [step.target.effort_nm for step in steps], joints))
     if BASE_ACTION in golden:
         tables.append((BASE_ACTION, [step.base_action for step in steps], action_labels(contract)))
-    words = dict.fromkeys((TARGET_ARRAY, TARGET_VELOCITY_ARRAY, TARGET_EFFORT_ARRAY), "joint target")
+    words: dict[str, str] = dict.fromkeys((TARGET_ARRAY, TARGET_VELOCITY_ARRAY, TARGET_EFFORT_ARRAY), "joint target")
     words[BASE_ACTION] = "base action"
     difference = max(
         compare(words.get(name, name), np.array(rows), golden[name], labels, MAX_EPISODE_DIFFERENCE)
