@@ -109,7 +109,7 @@ def robot_with(joint_names: tuple[str, ...], owner: str, body_type: type | None 
 
 
 def require_body(spec: RobotSpec, owner: str, body_type: type | None = None) -> None:
-    """Refuse a robot whose contract has another body than a task describes.
+    """Refuse a robot of another embodiment than a task describes, told by the body in its contracts.
 
     Raises:
         NoContractError: If so.
@@ -120,8 +120,8 @@ def require_body(spec: RobotSpec, owner: str, body_type: type | None = None) -> 
     if needed is None:
         assert body_type is not None
         raise NoContractError(
-            f"robot '{spec.name}' is of embodiment '{spec.embodiment}', whose contracts have no "
-            f"{body_type.__name__}, which {owner}'s task describes."
+            f"robot '{spec.name}' is of embodiment '{spec.embodiment}'. Its contracts have no {body_type.__name__}, "
+            f"and {owner}'s task describes one."
         )
     raise NoContractError(
         f"a contract for robot '{spec.name}' needs a {needed.__name__}, as every one of embodiment "
