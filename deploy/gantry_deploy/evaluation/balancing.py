@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, RolloutC
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.capabilities import HasReset
 from gantry_hardware.model.mechanism import Mechanism
 
 NEAR_RAD = 0.2
@@ -22,15 +23,6 @@ BALANCED_S = 1.0
 """Time at the end of an episode in which it must be kept."""
 NOISE_SHARE = 0.1
 """Sensor noise in units of what walking policies are trained with: rails and shafts have finer encoders than legs."""
-
-
-@runtime_checkable
-class _CanBePosed(Protocol):
-    """A simulated robot that can be put into a pose."""
-
-    def reset(self, *, joint_pos_rad: FloatArray | None = None) -> None:
-        """Put the robot at rest into a pose (n,), rad or m."""
-        ...
 
 
 class BalanceScenario(Scenario):
@@ -70,7 +62,7 @@ class BalanceScenario(Scenario):
         rng = np.random.default_rng((self.config.seed, index))
         self._start = rng.uniform(self._body.start_lower_rad, self._body.start_upper_rad)
         noise, seed = NOISE_SHARE * self.config.noise, int(rng.integers(2**31))
-        robot: Any = self.build(_CanBePosed, "cannot be put into a pose", noise=noise, seed=seed)
+        robot: Any = self.build(HasReset, "cannot be put into a pose", noise=noise, seed=seed)
         self._robot: Any = robot
         self._since_s: float | None = None
         return robot

@@ -205,7 +205,7 @@ COMMAND = Command(
         "command, drawn off screen. A run folder is exported first, from its newest checkpoint. With --attention: a "
         "policy that walks to goals crosses terrain, and is drawn from above with its map, how unsure the map is, and "
         "where the policy looks. Policies of arms and cars are filmed in the environment that they were trained in, "
-        "cars from above, with what each step was worth beside them."
+        "cars from above, with what each step was worth beside them; mechanisms in the episodes of `gantry check`."
     ),
     epilog="""examples:
   gantry play runs/walk
