@@ -18,6 +18,7 @@ from gantry_deploy.contract.parts import Acceptance
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.text import LINE_LIMIT, NAME_LIMIT, printable
+from gantry_hardware.model.description import robot_description
 from gantry_hardware.robots import robot_spec
 
 SUCCESS = ("min_success_rate", "min_perturbed_success_rate")
@@ -82,11 +83,25 @@ def robot_check(contract: PolicyContract) -> str:
     return "fits"
 
 
+def sliding_joints(contract: PolicyContract) -> tuple[str, ...]:
+    """Names of the joints that slide along an axis; none where the robot is not installed here or has no description."""
+    try:
+        description = robot_description(robot_spec(contract.robot))
+    except GantryError:
+        return ()
+    if description is None:
+        return ()
+    places = description.drivers[description.slides]
+    return tuple(name for place, name in enumerate(contract.joint_names) if place in places)
+
+
 def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
     """The tables that ``gantry inspect`` prints."""
     contract = bundle.contract
     parts: list[RenderableType] = [_overview(bundle, result)]
     parts += _titled(f"Joints ({len(contract.joint_names)})", _joints(contract))
+    if sliding := sliding_joints(contract):
+        parts.append(Padding(Text(f"Sliding joints, m for rad and N for Nm: {', '.join(sliding)}"), (0, 0, 0, 2)))
     parts += _titled(f"Observation ({contract.observation_size} numbers)", _observations(contract, result))
     parts += _titled("Action", _action(contract))
     parts += _titled(f"Command ({contract.command.kind})", _commands(contract))

@@ -170,6 +170,8 @@ def joints(robot: str) -> Preset:
         network="ame2",
         ame=AmeCfg.small(),
         critic_hidden=(256, 128),
+        # Mirrored actions lie as far from the policy as it is asymmetric, and so slow an adaptive rate down.
+        mirror="critic",
     )
     return Preset(env, learner)
 

@@ -70,6 +70,10 @@ def test_a_suite_tells_the_expert_every_verb_in_both_sets():
     assert lines[-1] == "  IGNORES, or its success cannot tell: its words"
     scores["parts"]["shuffled/words"]["success_rate"] = {"mean": 0.0, "low": 0.0, "high": 0.1}
     assert suite.lines(scores)[-1] == "  heeds its words"
+    scores["parts"]["moved/front"] = scores["parts"]["shuffled/words"]
+    assert suite.lines(scores)[-1] == "  needs the front camera where it was in training"
+    scores["parts"]["moved/front"] = scores["parts"]["trained/pick"]
+    assert suite.lines(scores)[-1] == "  bears a moved front camera"
 
 
 def test_a_shuffled_policy_is_told_or_shown_what_its_neighbour_is():
