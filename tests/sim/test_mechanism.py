@@ -62,7 +62,7 @@ def test_efforts_accelerate_the_cart(robot):
     assert robot.read().joint_vel_rad_s[0] == pytest.approx(0.5, abs=0.05), "5 N against 10 N s/m"
 
 
-def test_somebody_holds_the_pole_as_long_as_the_cart_holds_its_place(robot):
+def test_the_pole_is_held_as_long_as_the_cart_holds_its_place(robot):
     robot.reset(joint_pos_rad=np.array([0.2, 0.4]))
     robot.sleep_until(robot.now_s() + 2.0)
     np.testing.assert_allclose(robot.read().joint_pos_rad, [0.2, 0.4], atol=0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,9 +109,17 @@ class _Hand(threading.Thread):
     """Presses and lets go at random moments, and notes how long it took until commands followed."""
 
     def __init__(
-        self, session: SessionRun, lever: Lever, changes: _Changes, count: int, dt_s: float, seed: int
+        self,
+        session: SessionRun,
+        lever: Lever,
+        changes: _Changes,
+        count: int,
+        dt_s: float,
+        seed: int,
+        on_progress: Callable[[float], None],
     ) -> None:
         super().__init__(daemon=True)
+        self._on_progress = on_progress
         self._session, self._lever, self._changes = session, lever, changes
         self._count, self._dt_s, self._random = count, dt_s, np.random.default_rng(seed)
         self.take_s: list[float] = []
@@ -136,16 +145,20 @@ class _Hand(threading.Thread):
                 self.missed += 1
             else:
                 (self.take_s if pressed else self.give_s).append(changes.changed_s - pressed_s)
+                self._on_progress(min(len(self.take_s), len(self.give_s)) / self._count)
         self._session.close()
 
 
-def measure_hand_overs(bundle_name: str, count: int, seed: int = 1) -> HandOvers:
+def measure_hand_overs(
+    bundle_name: str, count: int, seed: int = 1, on_progress: Callable[[float], None] = lambda share: None
+) -> HandOvers:
     """Let a lever take over and give back ``count`` times beside a simulated robot in real time.
 
     Args:
         bundle_name: As ``gantry run`` takes it.
         count: Take-overs.
         seed: Of the moments.
+        on_progress: Called with the share of hand-overs that are done, from another thread.
 
     Raises:
         GantryError: If the robot cannot be simulated here, or stops.
@@ -157,7 +170,7 @@ def measure_hand_overs(bundle_name: str, count: int, seed: int = 1) -> HandOvers
     lever, changes = Lever(), _Changes()
     session = SessionRun(bundle, robot, lever, SessionCfg(), views=Views(recorder=changes))
     changes.session = session
-    hand = _Hand(session, lever, changes, count, contract.dt_s, seed)
+    hand = _Hand(session, lever, changes, count, contract.dt_s, seed, on_progress)
     hand.start()
     try:
         session.run(600.0 + 60.0 * count / contract.rate_hz)

@@ -8,7 +8,10 @@ from gantry_deploy.cli.main import main
 
 @pytest.mark.slow
 def test_a_hand_over_is_seen_in_the_commands_of_a_robot_in_real_time():
-    found = measure_hand_overs("pretrained:yam-pick-place", 3, seed=2)
+    shares = []
+    found = measure_hand_overs("pretrained:yam-pick-place", 3, seed=2, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
     assert found.rate_hz == 20.0
     assert min(len(found.take_s), len(found.give_s)) >= 3
     assert all(seconds > 0.0 for seconds in (*found.take_s, *found.give_s))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option
-from gantry_sim.cli.common import whole
+from gantry_sim.cli.common import ProgressBar, whole
 
 BUNDLES = ("pretrained:drive-traffic", "pretrained:yam-pick-place", "pretrained:go2-walk")
 """A car at 10 Hz, an arm at 20 Hz, legs at 50 Hz."""
@@ -50,7 +50,7 @@ def _hand_over(count: int) -> dict[str, Any]:
     print(f"{'policy':28} {'Hz':>4} {'take p50 ms':>12} {'p99 ms':>8} {'give p50 ms':>12} {'p99 ms':>8} {'missed':>7}")
     found: dict[str, Any] = {}
     for name in BUNDLES:
-        row = found[name] = measure_hand_overs(name, count).summary()
+        row = found[name] = measure_hand_overs(name, count, on_progress=ProgressBar(name).share).summary()
         cells = [1e3 * row[f"{way}_{share}_s"] for way in ("take", "give") for share in ("p50", "p99")]
         print(
             f"{name:28} {row['rate_hz']:>4.0f} {cells[0]:>12.1f} {cells[1]:>8.1f} {cells[2]:>12.1f} {cells[3]:>8.1f}"
