@@ -84,7 +84,7 @@ def robot_check(contract: PolicyContract) -> str:
 
 
 def sliding_joints(contract: PolicyContract) -> tuple[str, ...]:
-    """Names of the joints that slide along an axis; none where the robot is not installed here or has no description."""
+    """Names of the joints that slide along an axis; none of a robot that is not installed or has no description."""
     try:
         description = robot_description(robot_spec(contract.robot))
     except GantryError:

@@ -71,7 +71,7 @@ def test_a_suite_tells_the_expert_every_verb_in_both_sets():
     scores["parts"]["shuffled/words"]["success_rate"] = {"mean": 0.0, "low": 0.0, "high": 0.1}
     assert suite.lines(scores)[-1] == "  heeds its words"
     scores["parts"]["moved/front"] = scores["parts"]["shuffled/words"]
-    assert suite.lines(scores)[-1] == "  needs the front camera where it was in training"
+    assert suite.lines(scores)[-1] == "  needs the front camera where it was"
     scores["parts"]["moved/front"] = scores["parts"]["trained/pick"]
     assert suite.lines(scores)[-1] == "  bears a moved front camera"
 
