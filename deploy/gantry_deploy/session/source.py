@@ -48,10 +48,12 @@ class SessionSource(CommandSource):
     def command(self, tick: Tick) -> SourceCommand:
         """Joint targets of the action that policy or person wants."""
         session, runner = self._session, self._inputs.runner
+        # Where a person corrects the command, legs keep walking: faded targets would lag behind the gait.
+        continues = runner.continues or session.parts.operator_map.corrects_command
         if session.begins_attempt:
             runner.reset()
             self._hand_over.begin(None, tick.now_s)
-        elif session.state is not self._state and not runner.continues:
+        elif session.state is not self._state and not continues:
             self._hand_over.begin(tick.last, tick.now_s)
         if SessionState.CORRECTING in (session.state, self._state):
             runner.replan()  # A plan from before a correction is for another place.

@@ -48,6 +48,22 @@ def test_legs_walk_as_the_person_says_while_the_policy_moves_them():
     bench.robot.close()
 
 
+def test_legs_keep_their_gait_when_a_person_takes_over_with_the_same_command():
+    """Half of the upper bound of 1 m/s forward, by person and policy in turns of five ticks, against the policy alone."""
+    sent, actors = [], set()
+    for turns in (range(0), range(40, 200, 10)):
+        bench = Bench("go2-walk", command=np.array([0.5, 0.0, 0.0]), episode_s=10.0)
+        bench.start()
+        at = bench.device.ticks
+        bench.device.script = {at + first + tick: hand(x=0.5) for first in turns for tick in range(5)}
+        bench.run_ticks(220)
+        sent.append(np.array(bench.sent))
+        actors.add(frozenset(step.actor for step in bench.kept.steps))
+        bench.robot.close()
+    assert actors == {frozenset({Actor.POLICY}), frozenset({Actor.POLICY, Actor.PERSON})}
+    np.testing.assert_allclose(sent[1], sent[0], atol=1e-6)
+
+
 def test_a_scripted_driver_brings_a_car_back_to_its_route():
     bench = Bench("drive-traffic", make_device=partial(ScriptedDriver, offset_m=0.05, reaction_s=0.1))
     bench.start()
