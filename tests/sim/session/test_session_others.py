@@ -49,7 +49,7 @@ def test_legs_walk_as_the_person_says_while_the_policy_moves_them():
 
 
 def test_legs_keep_their_gait_when_a_person_takes_over_with_the_same_command():
-    """Half of the upper bound of 1 m/s forward, by person and policy in turns of five ticks, against the policy alone."""
+    """Half of 1 m/s forward, by person and policy in turns of five ticks, against the policy alone."""
     sent, actors = [], set()
     for turns in (range(0), range(40, 200, 10)):
         bench = Bench("go2-walk", command=np.array([0.5, 0.0, 0.0]), episode_s=10.0)
