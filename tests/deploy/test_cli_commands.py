@@ -82,8 +82,8 @@ def test_inspect_shows_of_a_car_what_means_something_for_one(tmp_path, capsys):
 @pytest.mark.parametrize(("name", "sliding"), [("yam-tell", "left_finger"), ("go2-walk", None)])
 def test_inspect_names_joints_that_slide(name, sliding, capsys):
     _, out, _ = run(capsys, "inspect", f"pretrained:{name}")
-    told = [line.split(": ")[1].strip() for line in out.splitlines() if "Sliding joints" in line]
-    assert told == ([] if sliding is None else [sliding])
+    named = [line.split(": ")[1].strip() for line in out.splitlines() if "Sliding joints" in line]
+    assert named == ([] if sliding is None else [sliding])
 
 
 def test_inspect_as_json(bundle, contract, capsys):

@@ -130,13 +130,13 @@ def test_a_policy_is_not_served_without_its_efforts(tmp_path):
 
 
 def test_efforts_that_a_robot_adds_leave_the_action_as_it_was(tmp_path):
-    """As an arm's driver does, whose command carries the arm's weight."""
+    """Gravity compensation of an arm's driver is no action of the policy."""
     runner = PolicyRunner(cartpole_bundle(tmp_path / "bundle"), CARTPOLE)
     state = replace(runner.embodiment.rest_state(runner.contract), joint_pos_rad=np.array([0.1, -0.2]))
     target = runner.step(state, np.zeros(0)).target
     np.testing.assert_allclose(runner.executed_action(target), [(0.1 * 10.0 - 0.2 * 125.0) / 100.0], rtol=1e-5)
-    carried = replace(target, effort_nm=target.effort_nm + 1.0)
-    np.testing.assert_array_equal(runner.executed_action(carried), runner.executed_action(target))
+    compensated = replace(target, effort_nm=target.effort_nm + 1.0)
+    np.testing.assert_array_equal(runner.executed_action(compensated), runner.executed_action(target))
 
 
 def test_first_motions_have_part_of_the_efforts():

@@ -269,7 +269,7 @@ class PolicyRunner:
 
         Where robot, slew limit or hand-over changed the targets, the decoder goes on from those that were sent, and the
         action is the one that gives them; of a decoder that cannot tell it, the action of the step. Efforts are not
-        compared: robots add those that carry their weight.
+        compared: drivers of arms add gravity compensation.
         """
         wanted = self._last_target
         if wanted is None or self._last_signals is None:

@@ -141,5 +141,6 @@ def words_table(scores: dict[str, Any]) -> list[str]:
             lines.append(f"  {'heeds' if falls else 'IGNORES, or its success cannot tell:'} its {text}")
     if (moved := parts.get("moved/front")) is not None:
         falls = moved["success_rate"]["high"] < best
-        lines.append("  needs the front camera where it was" if falls else "  bears a moved front camera")
+        verb = "needs" if falls else "NEEDS NOT, or its success cannot tell:"
+        lines.append(f"  {verb} the front camera where it was")
     return lines
