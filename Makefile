@@ -39,7 +39,7 @@ test-robot:  ## tests of what runs on a robot, without torch and simulators: mak
 test-openpi: $(STAMP)  ## tests of `gantry serve` with openpi's own client, in an environment of its own
 	@scripts/test_openpi.sh
 
-test-ray: $(STAMP)  ## tests of sweeps on Ray, in an environment of its own
+test-ray: $(STAMP)  ## tests of sweeps and actors on Ray, in an environment of its own
 	@scripts/test_ray.sh
 
 test-leapp: $(STAMP)  ## tests of LEAPP folders with the package leapp, in an environment of its own

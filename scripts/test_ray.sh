@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests runs on Ray in an environment of its own, which sees that of the project and has Ray beside it.
+# Tests runs and actors on Ray in an environment of its own, which sees that of the project and has Ray beside it.
 #
-# Arguments: tests, if not tests/sim/test_ray_runs.py. The environment stays; later runs of the tests find it.
+# Arguments: tests, if not those of Ray. The environment stays; later runs of the tests find it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=".venv-ray"
@@ -14,6 +14,6 @@ if ! "$venv/bin/python" -c 'import ray' 2>/dev/null; then
     own="$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')"
     echo "import site; site.addsitedir('$own')" >"$site/project.pth"
 fi
-tests=(tests/sim/test_ray_runs.py)
+tests=(tests/sim/test_ray_runs.py tests/sim/test_ray_fleet.py)
 if [ $# -gt 0 ]; then tests=("$@"); fi
 exec "$venv/bin/python" -m pytest -rs "${tests[@]}"

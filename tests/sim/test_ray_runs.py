@@ -13,9 +13,9 @@ import pytest
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.trainer import CHECKPOINTS
-from gantry_sim.benchmarks import ray_runs
 from gantry_sim.benchmarks.comparison import SCORED, TRAINED, PlannedRun
 from gantry_sim.benchmarks.ray_runs import RayCfg, train_and_score_on_ray
+from gantry_sim.process.ray_cluster import require_ray
 from gantry_sim.training.run_files import LOCK_FILE
 
 SMALL = {
@@ -84,4 +84,4 @@ def test_a_run_that_fails_is_named_and_the_others_are_done(tmp_path):
     with pytest.raises(GantryError, match=r"1 of 2 runs failed: sac, seed 2: .*ended with 2"):
         train_and_score_on_ray([bad, good], ("--episodes", "2"), RayCfg(retries=1))
     assert (good.folder / SCORED).is_file()
-    assert not ray_runs._ray().is_initialized()
+    assert not require_ray().is_initialized()

@@ -21,6 +21,7 @@ from gantry_mapping.learn.export import to_onnx
 from gantry_policies.common.batched_env import STATE
 from gantry_policies.off_policy.actors import Actor
 from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.policy import acting_parts
 
 
 class LiveModule(nn.Module):
@@ -107,15 +108,7 @@ def live_graph(learner: Learner) -> bytes:
 @torch.no_grad()
 def live_weights(learner: Learner) -> dict[str, NDArray[Any]]:
     """Weights by the names of the graph's initializers, float32, any shape, dimensionless."""
-    parts: dict[str, nn.Module] = {
-        "encoder": learner.encoder,
-        "actor": learner.actor,
-        "critic": learner.critic,
-        "state_scaler": learner.state_scaler,
-        "action_scaler": learner.action_scaler,
-    }
-    if learner.gripper is not None:
-        parts["gripper"] = learner.gripper
+    parts = {**acting_parts(learner), "critic": learner.critic}
     found = {
         f"{name}.{key}": value.detach().cpu().numpy().copy()
         for name, part in parts.items()

@@ -25,7 +25,7 @@ from gantry_policies.common.checkpoint import UnusableCheckpointError, load_newe
 from gantry_policies.corrections.feed import BufferFeed, StepStream
 from gantry_policies.corrections.live import live_weights
 from gantry_policies.off_policy.bases import BasePolicy, is_same_base
-from gantry_policies.off_policy.collecting import RECENT_EPISODES
+from gantry_policies.off_policy.collecting.tally import EpisodeTally
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.replay.demos import Demo
 from gantry_policies.off_policy.trainer import Counters, OffPolicyTrainer
@@ -57,19 +57,9 @@ class StreamCollector:
         self._stream, self.feed = stream, feed
         self.env_steps = 0
         """Steps that count, those of earlier processes included."""
-        self._recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
-        self._returns: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self.episodes = EpisodeTally()
+        """Attempts that were finished last, with or without help."""
         self._earned: dict[str, float] = {}
-
-    @property
-    def success_rate(self) -> float | None:
-        """Share of the last finished attempts that succeeded, with or without help; None before any."""
-        return sum(self._recent) / len(self._recent) if self._recent else None
-
-    @property
-    def mean_return(self) -> float:
-        """Mean sum of rewards of the last finished attempts; 0 before any."""
-        return sum(self._returns) / len(self._returns) if self._returns else 0.0
 
     def reset(self) -> None:
         """Actors begin their own attempts."""
@@ -82,8 +72,7 @@ class StreamCollector:
             self.env_steps = max(self.env_steps, self.feed.steps)
             self._earned[actor] = self._earned.get(actor, 0.0) + step.reward
             if step.is_last:
-                self._recent.append(step.success)
-                self._returns.append(self._earned.pop(actor))
+                self.episodes.add(step.success, self._earned.pop(actor))
 
     def catch_up(self, steps: int, patience_s: float) -> None:
         """Take again what an earlier process had taken: ``steps`` of them, or until none has come for a while."""

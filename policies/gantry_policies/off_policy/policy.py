@@ -12,6 +12,17 @@ from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.learner import Learner
 
 
+def acting_parts(learner: Learner) -> dict[str, nn.Module]:
+    """Modules of a learner that its actions depend on, by name."""
+    parts: dict[str, nn.Module] = {
+        "encoder": learner.encoder,
+        "actor": learner.actor,
+        "state_scaler": learner.state_scaler,
+        "action_scaler": learner.action_scaler,
+    }
+    return parts if learner.gripper is None else {**parts, "gripper": learner.gripper}
+
+
 class PolicyModule(nn.Module):
     """Learned policy, frozen: raw observations in, actions of the environment out; without state.
 

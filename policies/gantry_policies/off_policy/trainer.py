@@ -22,7 +22,7 @@ from gantry_policies.corrections.person import Person
 from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy.actors import PlanActor
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
-from gantry_policies.off_policy.collecting import Collector, Resumable
+from gantry_policies.off_policy.collecting.collector import Collector, Resumable
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy
@@ -201,6 +201,7 @@ class OffPolicyTrainer(Trainer):
             "learner": self.learner.state_dict(),
             "counters": asdict(self.counters),
             "processes": processes.count(),
+            "columns": self.replay.num_envs,
             "wall_s": self.wall_s,
             "rows": self.rows,
             "collector": self.collector.state(inside=inside),
@@ -237,6 +238,9 @@ class OffPolicyTrainer(Trainer):
         saver = self._saver or Saver(self.source)
         path, state = saver.newest()
         processes.require_as_begun(state.get("processes", 1))
+        if (columns := state.get("columns", self.replay.num_envs)) != self.replay.num_envs:
+            there = f"{columns} environments in all, and there are {self.replay.num_envs}"
+            raise UnusableCheckpointError(f"The run was begun with {there}; give --actors as then, or not, as then.")
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
@@ -385,9 +389,10 @@ class OffPolicyTrainer(Trainer):
 
     def _report(self, phase: str, metrics: dict[str, Tensor], evaluation: Evaluation | None = None) -> Report:
         numbers = {"updates": self.learner.critic_updates, **{name: float(value) for name, value in metrics.items()}}
-        if evaluation is None and self.collector.success_rate is not None:
-            numbers["success_in_training"] = self.collector.success_rate
-            numbers["return_in_training"] = self.collector.mean_return
+        episodes = self.collector.episodes
+        if evaluation is None and episodes.success_rate is not None:
+            numbers["success_in_training"] = episodes.success_rate
+            numbers["return_in_training"] = episodes.mean_return
         if self._person is not None:
             numbers |= self.collector.help.metrics(self.collector.env.dt_s)
         return Report(phase, numbers, evaluation)

@@ -13,9 +13,7 @@ from typing import Any
 
 from gantry_hardware.errors import GantryError
 from gantry_sim.benchmarks.comparison import SCORED, TRAINED, PlannedRun, settle
-
-LOCAL = "local"
-"""Address of a cluster that is made on this machine and ends with the comparison."""
+from gantry_sim.process.ray_cluster import LOCAL, connected, reason_of
 
 
 @dataclass(frozen=True)
@@ -47,23 +45,14 @@ def train_and_score_on_ray(
         GantryError: If Ray is missing or cannot be reached, or a run fails; the others are done first, and what was
             done is kept.
     """
-    ray = _ray()
     missing = [run for run in runs if not (run.folder / SCORED).is_file()]
     if not missing:
         return
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    where = {"include_dashboard": False} if cfg.address == LOCAL else {"address": cfg.address}
-    try:
-        ray.init(**where, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise GantryError(f"Ray cannot be reached at '{cfg.address}': {error}.") from error
-    try:
+    with connected(cfg.address) as ray:
         task = ray.remote(num_cpus=cfg.cpus, num_gpus=cfg.gpus, max_retries=cfg.retries, max_calls=1)(work_off)
         said = {task.remote(run, tuple(score)): f"{run.variant}, seed {run.seed}" for run in missing}
         say(f"{len(missing)} runs of {cfg.cpus:g} cores on {ray.cluster_resources().get('CPU', 0.0):g}")
         failed = _await(ray, said, say)
-    finally:
-        ray.shutdown()
     if failed:
         raise GantryError(f"{len(failed)} of {len(missing)} runs failed: {'; '.join(failed)}. What was done is kept.")
 
@@ -93,15 +82,7 @@ def _await(ray: Any, said: dict[Any, str], say: Callable[[str], None]) -> list[s
             ray.get(ended)
             say(f"[{len(said) - len(waiting)}/{len(said)}] {said[ended]}: done")
         except ray.exceptions.RayError as error:
-            reason = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+            reason = reason_of(error)
             failed.append(f"{said[ended]}: {reason}")
             say(f"[{len(said) - len(waiting)}/{len(said)}] {said[ended]}: failed: {reason}")
     return failed
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise GantryError("Ray is not installed; pip install 'gantry-rl[ray]' brings it.") from error
-    return ray

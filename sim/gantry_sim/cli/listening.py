@@ -1,4 +1,4 @@
-"""Options of ``gantry train --listen``: addresses, certificates, and lines about actors."""
+"""Options of ``gantry train`` for steps of actors elsewhere: those of a session, with ``--listen``, or on Ray."""
 
 from __future__ import annotations
 
@@ -7,12 +7,33 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import UsageError
+from gantry_hardware.training.launcher import launched, require_one_process
+from gantry_sim.process.ray_cluster import require_ray
 
 if TYPE_CHECKING:
+    from gantry_sim.training.link.fleet import FleetCfg
     from gantry_sim.training.link.listen import Listen
+
+
+def add_actor_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of both."""
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="learn from the steps of actors that connect there, see `gantry session start --learner`",
+    )
+    parser.add_argument(
+        "--certificates", type=Path, metavar="FOLDER", help="the learner's, for --listen; needed off loopback"
+    )
+    add = parser.add_argument_group("a fleet of simulating actors, with the extra 'ray'").add_argument
+    add("--actors", type=int, metavar="N", help="actors that collect while this process learns, off-policy alone")
+    text = "where: local for this machine's cores (default), or the address of a cluster such as auto"
+    add("--ray", metavar="ADDRESS", help=text)
+    add("--cpus", type=float, metavar="N", help="cores of an actor (default: 1)")
 
 
 @contextlib.contextmanager
@@ -30,17 +51,26 @@ def link_lines() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def listen_words(args: argparse.Namespace) -> str:
+def actor_words(args: argparse.Namespace) -> str:
     """Options with which a learner of actors is continued; empty for any other training."""
-    if args.listen is None:
-        return ""
-    return f"--listen {args.listen}" + (f" --certificates {args.certificates}" if args.certificates else "")
+    names = ("listen", "certificates", "actors", "ray", "cpus")
+    return " ".join(f"--{name} {value}" for name in names if (value := getattr(args, name)) is not None)
 
 
-def check_listen(args: argparse.Namespace) -> None:
-    """Refuse an address that cannot be listened on, and a run of actors that is continued without one."""
+def check_actors(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together, an address that cannot be listened on, and a run of a session's actors
+    that is continued without one.
+    """
     from gantry_sim.training.run_files import LINK_FOLDER
 
+    if (args.listen is not None or args.actors is not None) and launched().count > 1:
+        require_one_process()
+    if args.actors is None and (lone := [f"--{name}" for name in ("ray", "cpus") if getattr(args, name) is not None]):
+        raise UsageError(f"{' and '.join(lone)}: give --actors N as well, the number of actors.")
+    if args.actors is not None and args.listen is not None:
+        raise UsageError("--listen learns from a session's actors and --actors from simulating ones; give one of them.")
+    if fleet_of(args) is not None:
+        require_ray()
     if args.listen is None:
         if args.resume is not None and (args.resume / LINK_FOLDER).is_dir():
             raise UsageError(
@@ -61,6 +91,20 @@ def listen_of(args: argparse.Namespace) -> Listen | None:
     from gantry_sim.training.link.listen import Listen
 
     return Listen(args.listen, None if args.certificates is None else tls_files(args.certificates, "learner"))
+
+
+def fleet_of(args: argparse.Namespace) -> FleetCfg | None:
+    """Actors on Ray; None for a training without.
+
+    Raises:
+        GantryError: If a number is out of range.
+    """
+    from gantry_sim.training.link.fleet import FleetCfg
+
+    if args.actors is None:
+        return None
+    given = {name: value for name, value in (("address", args.ray), ("cpus", args.cpus)) if value is not None}
+    return FleetCfg(args.actors, **given)
 
 
 def told_address(address: str) -> None:

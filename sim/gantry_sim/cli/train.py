@@ -14,7 +14,7 @@ from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.dynamics import load_dynamics
-from gantry_hardware.training.launcher import launched, require_one_process
+from gantry_hardware.training.launcher import launched
 from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
@@ -28,7 +28,15 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.cli.listening import check_listen, link_lines, listen_of, listen_words, told_address
+from gantry_sim.cli.listening import (
+    actor_words,
+    add_actor_options,
+    check_actors,
+    fleet_of,
+    link_lines,
+    listen_of,
+    told_address,
+)
 from gantry_sim.cli.way_back import log_scores, over_text, stopped_text, way_back
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import require_task
@@ -82,14 +90,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, metavar="M", help="time to learn at most, without evaluations")
     parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help="learn from the steps of actors that connect there, see `gantry session start --learner`",
-    )
-    parser.add_argument(
-        "--certificates", type=Path, metavar="FOLDER", help="the learner's, for --listen; needed off loopback"
-    )
-    parser.add_argument(
         "--dynamics",
         type=Path,
         metavar="FILE",
@@ -99,6 +99,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
     add_json_option(parser)
+    add_actor_options(parser)
 
 
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
@@ -113,9 +114,7 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
-    if launched().count > 1 and args.listen is not None:
-        require_one_process()
-    check_listen(args)
+    check_actors(args)
     if args.resume is not None:
         given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
         if any(value is not None for value in (*given, args.base, args.minutes, args.dynamics)):
@@ -248,14 +247,15 @@ def _learn(args: argparse.Namespace, begin: Callable[[], tuple[RunCfg, Path, boo
         print(notice, flush=True)
     if slow := run.task.slow_start(run.preset.env):
         print(slow, flush=True)
-    print(f"Making {counted(run.preset.env.num_envs, 'environment')}.", flush=True)
+    count = run.preset.env.num_envs * (args.actors or 1)
+    print(f"Making {counted(count, 'environment')}.", flush=True)
     display = ProgressBar("train", run.minutes)
     with (
-        way_back(folder, listen_words(args)),
-        link_lines() if args.listen else contextlib.nullcontext(),
+        way_back(folder, actor_words(args)),
+        link_lines() if args.listen or args.actors else contextlib.nullcontext(),
         contextlib.nullcontext() if resume or not processes.is_first() else _all_or_nothing(folder, created),
     ):
-        own: dict[str, Any] = {"listen": listen_of(args), "on_address": told_address}
+        own: dict[str, Any] = {"listen": listen_of(args), "on_address": told_address, "fleet": fleet_of(args)}
         if processes.is_first():
             own |= {"on_progress": display.update, "on_step": display.step}
         trainer, complete = train(run, folder, resume=resume, **own)
@@ -356,5 +356,6 @@ COMMAND = Command(
   gantry train yam-lift --demos demos/lift --run-dir runs/lift-bc
   gantry train yam-lift --preset resfit --base runs/lift-bc --minutes 60
   gantry train yam-lift --algo ppo --minutes 10
-  gantry train drive-lane --algo sac --minutes 10""",
+  gantry train drive-lane --algo sac --minutes 10
+  gantry train yam-lift --preset rlpd --demos demos/lift --actors 8 --ray auto""",
 )

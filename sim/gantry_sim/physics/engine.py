@@ -65,7 +65,7 @@ def make_engine(model: mujoco.MjModel, num_envs: int, num_threads: int = 0, name
     Args:
         model: Compiled model; copied.
         num_envs: Number of simulations N.
-        num_threads: Worker threads; 0 for one per core.
+        num_threads: Worker threads; 0 for one per core that this process may use.
         name: An entry of :data:`ENGINES`; None takes ``GANTRY_PHYSICS_ENGINE`` or else the best that is installed.
 
     Raises:
@@ -75,10 +75,11 @@ def make_engine(model: mujoco.MjModel, num_envs: int, num_threads: int = 0, name
     name = name or os.environ.get("GANTRY_PHYSICS_ENGINE") or available[0]
     if name not in available:
         raise UnknownNameError("physics engine", name, available)
+    from gantry_sim.physics.threads import ThreadBatch, usable_cores
+
+    count = num_threads or usable_cores()
     if name == "mjbatch":
         from mjbatch import Batch
 
-        return Batch(model, num_envs, num_threads)
-    from gantry_sim.physics.threads import ThreadBatch
-
-    return ThreadBatch(model, num_envs, num_threads)
+        return Batch(model, num_envs, count)
+    return ThreadBatch(model, num_envs, count)

@@ -25,6 +25,7 @@ from gantry_sim.process.together import own_device
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.registry import TrainedPolicy
 from gantry_sim.training.evaluate import evaluate_policy
+from gantry_sim.training.link.fleet import FleetCfg
 from gantry_sim.training.link.listen import Listen
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import (
@@ -65,6 +66,7 @@ def train(
     on_progress: OnProgress | None = None,
     on_step: Callable[[int, int], None] | None = None,
     listen: Listen | None = None,
+    fleet: FleetCfg | None = None,
     on_address: Callable[[str], None] = lambda address: None,
 ) -> tuple[Trainer, bool]:
     """Train a run to its end; Ctrl-C ends it after the current piece of work or, where that takes long, between two of
@@ -77,6 +79,7 @@ def train(
         on_progress: Called with every row of the log.
         on_step: Called within a long piece of work with the number of a step and how many there are.
         listen: Learn from the steps of actors that connect there, instead of own environments.
+        fleet: Learn from the steps of simulating actors on Ray.
         on_address: Called with the address at which actors are waited for.
 
     Returns:
@@ -95,7 +98,7 @@ def train(
         with contextlib.ExitStack() as stack:
             address = ""
             if listen is None:
-                trainer = build_trainer(run, folder)
+                trainer = stack.enter_context(_own_trainer(run, folder, fleet))
                 if begun:
                     trainer.resume()
             else:
@@ -112,6 +115,15 @@ def train(
                 add_session(folder, trainer.done)
             with stop_on_interrupt(trainer.stop):
                 return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)
+
+
+def _own_trainer(run: RunCfg, folder: Path, fleet: FleetCfg | None) -> contextlib.AbstractContextManager[Trainer]:
+    """The training of a run in own environments, or in those of a fleet."""
+    if fleet is None:
+        return contextlib.nullcontext(build_trainer(run, folder))
+    from gantry_sim.training.link.ray_fleet import fleet_trainer
+
+    return fleet_trainer(run, folder, fleet)
 
 
 def remove_untrained(folder: Path, *, created: bool) -> None:

@@ -9,7 +9,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import EnvStep
 from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.bases import ChunkedBase
-from gantry_policies.off_policy.collecting import Collector
+from gantry_policies.off_policy.collecting.collector import Collector
 from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.batches import Lookahead
@@ -170,9 +170,9 @@ def test_warm_up_by_the_base_by_chance_and_by_the_policy():
 def test_success_in_training_is_of_whole_episodes():
     collector = collector_of(Script([(2, True), (3, False), (2, True), (2, True)]))
     run(collector, 1)
-    assert collector.success_rate is None
+    assert collector.episodes.success_rate is None
     run(collector, 8)
-    assert collector.success_rate == 0.75
+    assert collector.episodes.success_rate == 0.75
 
 
 class Idle:

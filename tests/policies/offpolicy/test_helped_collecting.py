@@ -8,7 +8,7 @@ import torch
 from gantry_hardware.errors import GantryError
 from gantry_policies.off_policy import presets
 from gantry_policies.off_policy.bases import ChunkedBase
-from gantry_policies.off_policy.collecting import Collector
+from gantry_policies.off_policy.collecting.collector import Collector
 from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg, OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.batches import Lookahead

@@ -23,7 +23,9 @@ from gantry_policies.corrections.trainer import Publish, StreamTrainer
 from gantry_policies.imitation.export import export_chunks
 from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy import presets
+from gantry_policies.off_policy.collecting.fleet import Fleet
 from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.off_policy.fleet_trainer import FleetTrainer
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
 from gantry_policies.off_policy.replay.room import require_replay_memory
@@ -31,7 +33,7 @@ from gantry_policies.off_policy.trainer import OffPolicyTrainer
 from gantry_sim.tasks.registry import Preset, Task
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.bases import open_base
-from gantry_sim.training.demos import demos_of
+from gantry_sim.training.demos import DemoSet, demos_of
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_files import BASE_FOLDER, TRAINING_EVALUATION_SEED
 from gantry_sim.training.run_validation import RunError
@@ -80,11 +82,7 @@ def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
     Raises:
         GantryError: If demonstrations, base and environments do not fit each other.
     """
-    cfg = settings_of(run)
-    demos = demos_of(run, folder)
-    policy = open_base(folder / BASE_FOLDER, run) if run.base and folder is not None else None
-    if policy is not None and not cfg.agent.actor.residual:
-        cfg = replace(cfg, warmup="base_noise", warmup_noise=0.0)  # The base collects the first steps, and no more.
+    cfg, demos, policy = _parts_of(run, folder)
     env = run.task.make_env(run.preset.env, run.device, run.seed)
     judged = evaluation_env(run, cfg.eval_episodes) if cfg.eval_every_steps else None
     bases = [
@@ -99,6 +97,35 @@ def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
         demos=[] if demos is None else demos.demos(),
         eval_env=judged,
         eval_base=bases[1],
+        device=run.device,
+        learn_threads=run.learn_threads,
+    )
+
+
+def _parts_of(run: RunCfg, folder: Path | None) -> tuple[OffPolicyCfg, DemoSet | None, BcPolicy | None]:
+    """Settings, demonstrations and base of a run."""
+    cfg = settings_of(run)
+    policy = open_base(folder / BASE_FOLDER, run) if run.base and folder is not None else None
+    if policy is not None and not cfg.agent.actor.residual:
+        cfg = replace(cfg, warmup="base_noise", warmup_noise=0.0)  # The base collects the first steps, and no more.
+    return cfg, demos_of(run, folder), policy
+
+
+def make_fleet_trainer(run: RunCfg, folder: Path, fleet: Fleet) -> FleetTrainer:
+    """The learner of a run, whose steps come from a fleet of actors.
+
+    Raises:
+        GantryError: If demonstrations, base and environments do not fit each other.
+    """
+    cfg, demos, policy = _parts_of(run, folder)
+    env = evaluation_env(run, cfg.eval_episodes if cfg.eval_every_steps else 1)
+    return FleetTrainer(
+        env,
+        cfg,
+        folder,
+        fleet,
+        base=None if policy is None else make_base(policy, env.num_envs, device=run.device),
+        demos=[] if demos is None else demos.demos(),
         device=run.device,
         learn_threads=run.learn_threads,
     )
@@ -185,6 +212,7 @@ def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **opti
         preset=partial(_preset, name, make),
         make_trainer=make_trainer,
         make_stream_trainer=make_stream_trainer,
+        make_fleet_trainer=make_fleet_trainer,
         open=open_policy,
         check=check_replay,
         may_grow=("total_steps",),

@@ -59,6 +59,9 @@ class Algorithm:
     make_stream_trainer: Callable[..., Trainer] | None = None
     """(run, its folder, stream of steps, publish, tell) -> the training on steps of actors elsewhere; None for an
     algorithm that collects by itself alone."""
+    make_fleet_trainer: Callable[..., Trainer] | None = None
+    """(run, its folder, fleet of actors) -> the training on the fleet's steps; None for an algorithm that collects by
+    itself alone, or not at all."""
     check: Callable[[RunCfg], None] = lambda run: None
     """Raises a GantryError where a run cannot work; asked before anything is written or built."""
     length: str = "total_steps"

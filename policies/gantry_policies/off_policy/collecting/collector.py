@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -13,13 +12,11 @@ from gantry_policies.common.batched_env import BatchedEnv, EnvStep, Observation,
 from gantry_policies.common.border import require_finite
 from gantry_policies.corrections.person import HelpTally, Person
 from gantry_policies.off_policy.bases import BasePolicy
+from gantry_policies.off_policy.collecting.tally import EpisodeTally
 from gantry_policies.off_policy.config import WARMUPS
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.penalties import GripperPenalties
-
-RECENT_EPISODES = 100
-"""Finished episodes whose success is averaged for the curve of a training."""
 
 
 @runtime_checkable
@@ -35,6 +32,22 @@ class Resumable(Protocol):
         ...
 
 
+class TransitionSink(Protocol):
+    """Destination of transitions: a :class:`~gantry_policies.off_policy.replay.buffer.ReplayBuffer`, or a record of
+    them that is sent to one."""
+
+    with_base: bool
+    """Whether the actions of a base policy are stored along."""
+
+    def add(self, *parts: Any, **more: Any) -> None:
+        """Store one transition of each environment; arguments as of ``ReplayBuffer.add``."""
+        ...
+
+    def end_episodes(self) -> None:
+        """Mark that the next transition of every environment does not follow its last one."""
+        ...
+
+
 class Collector:
     """Acts, steps, asks the base, and stores.
 
@@ -47,7 +60,7 @@ class Collector:
     Args:
         env: N environments.
         learner: Acts, and holds the scalers.
-        replay: Buffer for the transitions.
+        replay: Destination of the transitions.
         base: The base; None without one.
         generator: Of the noise in warm-up, on the environments' device.
         person: Corrects the policy; None for none.
@@ -58,7 +71,7 @@ class Collector:
         self,
         env: BatchedEnv,
         learner: Learner,
-        replay: ReplayBuffer,
+        replay: TransitionSink,
         base: BasePolicy | None,
         generator: torch.Generator,
         person: Person | None = None,
@@ -76,24 +89,13 @@ class Collector:
         """Counts of what a person did."""
         self.env_steps = 0
         """Steps of all environments together."""
+        self.episodes = EpisodeTally()
         self._generator = generator
         self._penalties = GripperPenalties(env.num_envs, learner.cfg.gripper.charge, learner.device)
         self._obs: Observation | None = None
         self._base_action: Tensor | None = None
         self._succeeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
-        self._recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
         self._earned = torch.zeros(env.num_envs, device=env.device)
-        self._returns: deque[float] = deque(maxlen=RECENT_EPISODES)
-
-    @property
-    def success_rate(self) -> float | None:
-        """Share of the last finished episodes that succeeded at some step, exploration included; None before any."""
-        return sum(self._recent) / len(self._recent) if self._recent else None
-
-    @property
-    def mean_return(self) -> float:
-        """Mean sum of rewards of the last finished episodes, not discounted; 0 before any."""
-        return sum(self._returns) / len(self._returns) if self._returns else 0.0
 
     def reset(self) -> None:
         """New episodes everywhere; what is stored next does not follow what was stored last."""
@@ -191,8 +193,7 @@ class Collector:
         Args:
             inside: Whether to ask the environments for their state; not where they have broken down.
         """
-        state: dict[str, Any] = {"env_steps": self.env_steps, "recent": list(self._recent), "inside": None}
-        state["returns"] = list(self._returns)
+        state: dict[str, Any] = {"env_steps": self.env_steps, **self.episodes.state(), "inside": None}
         whole = inside and self._resumes_inside() and (self.base is None or isinstance(self.base, Resumable))
         if self._obs is not None and whole:
             state["inside"] = {
@@ -208,8 +209,7 @@ class Collector:
     def restore(self, state: dict[str, Any]) -> None:
         """Put it back; environments that do not offer their state begin new episodes."""
         self.env_steps = state["env_steps"]
-        self._recent = deque(state["recent"], maxlen=RECENT_EPISODES)
-        self._returns = deque(state.get("returns", []), maxlen=RECENT_EPISODES)
+        self.episodes.restore(state)
         inside = state["inside"]
         if inside is None:
             self.replay.end_episodes()
@@ -278,7 +278,6 @@ class Collector:
             if ids.numel():
                 self.person.reset(ids)
         for index in ids.tolist():
-            self._recent.append(bool(self._succeeded[index]))
+            self.episodes.add(bool(self._succeeded[index]), float(self._earned[index]))
             self._succeeded[index] = False
-            self._returns.append(float(self._earned[index]))
             self._earned[index] = 0.0

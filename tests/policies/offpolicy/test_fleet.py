@@ -1,0 +1,199 @@
+"""Steps of a fleet of actors: columns of the buffer, weights that act, episodes, and continuation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_policies.common.batched_env import EnvStep
+from gantry_policies.common.checkpoint import UnusableCheckpointError
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.collecting.fleet import (
+    FleetActor,
+    FleetCollector,
+    Order,
+    acting_weights,
+)
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg, OffPolicyCfg
+from gantry_policies.off_policy.fleet_trainer import FleetTrainer
+from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.replay.batches import Lookahead
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+
+SAC = LearnerCfg(actor=ActorCfg(hidden=(8,)), critic=CriticCfg(heads=2, hidden=(8,)), batch_size=4)
+RESIDUAL = replace(SAC, actor=ActorCfg(residual=True, action_scale=0.2, hidden=(8,), explore_std=0.0))
+PLANS = [[(3, True), (2, False)], [(4, False)]], [[(2, True)], [(5, True)]]
+"""Episodes of both environments of two actors: steps, and whether they succeed."""
+
+
+class Counting:
+    """Environments with an observation of 100 times the episode plus the step; plans are (steps, succeeds) of each."""
+
+    action_size, dt_s, device, max_episode_steps = 1, 0.5, "cpu", 9
+    obs_shapes = {"state": (1,)}  # noqa: RUF012
+
+    def __init__(self, plans):
+        self.plans, self.num_envs = plans, len(plans)
+        self.episode, self.time = [0] * len(plans), [0] * len(plans)
+
+    def reset(self):
+        return {"state": torch.tensor([[100.0 * e + t] for e, t in zip(self.episode, self.time, strict=True)])}
+
+    def step(self, action):
+        assert action.shape == (self.num_envs, 1)
+        self.time = [time + 1 for time in self.time]
+        next_obs, won, late = self.reset(), [], []
+        for env, plans in enumerate(self.plans):
+            steps, succeeds = plans[self.episode[env] % len(plans)]
+            ended = self.time[env] == steps
+            won.append(ended and succeeds)
+            late.append(ended and not succeeds)
+            if ended:
+                self.episode[env], self.time[env] = self.episode[env] + 1, 0
+        success = torch.tensor(won)
+        return EnvStep(self.reset(), next_obs, success.float(), success, torch.tensor(late), success)
+
+
+def chunk(obs):
+    """Plan of four steps; observation 203 gives 0.2030, 0.2031, ..."""
+    return obs["state"][:, None] / 1000 + torch.arange(4.0)[:, None] / 10000
+
+
+class HereFleet:
+    """Actors in this process, which answer in the order that they were asked in."""
+
+    def __init__(self, cfg=SAC, plans=PLANS, steps=3, seed=5):
+        self.actors, self.envs, self.steps = len(plans), len(plans[0]), steps
+        self.cfg, self.plans, self.seed = cfg, plans, seed
+        self.members = [self.begin(place) for place in range(self.actors)]
+        self.waiting, self.orders, self.silent = [], [], False
+
+    def begin(self, place):
+        env = Counting(self.plans[place])
+        learner = Learner(self.cfg, env.obs_shapes, env.action_size, seed=self.seed + place)
+        base = ChunkedBase(chunk, env.num_envs) if self.cfg.actor.residual else None
+        return FleetActor(env, learner, base, torch.Generator().manual_seed(place))
+
+    def ask(self, actor, order):
+        assert actor not in [place for place, _ in self.waiting], "an actor has one order at a time"
+        self.waiting.append((actor, replace(order, steps=self.steps)))
+        self.orders.append(order)
+
+    def next(self, patience_s):
+        if self.silent:
+            return None
+        actor, order = self.waiting.pop(0)
+        return actor, self.members[actor].collect(order)
+
+
+def collector_of(fleet, cfg=SAC, seed=0):
+    env = Counting([[(3, True)]])
+    learner = Learner(cfg, env.obs_shapes, env.action_size, seed=seed)
+    count = fleet.actors * fleet.envs
+    replay = ReplayBuffer(100 * count, count, env.obs_shapes, env.action_size, cfg.actor.residual)
+    return FleetCollector(fleet, learner, replay), learner, replay
+
+
+def column(replay, env):
+    """Observation, next observation and reward of an environment's transitions."""
+    first = replay.transitions()
+    batch = replay.gather(first[first % replay.num_envs == env], Lookahead(1, 0.9))
+    return [
+        (int(before), int(after), float(reward))
+        for before, after, reward in zip(batch.obs["state"], batch.next_obs["state"], batch.returns, strict=True)
+    ]
+
+
+def test_each_environment_of_each_actor_has_a_column_of_its_own():
+    collector, _, replay = collector_of(HereFleet())
+    for _ in range(4):
+        collector.step()
+    assert collector.env_steps == 4 * 3 * 2
+    assert column(replay, 0) == [(0, 1, 0), (1, 2, 0), (2, 3, 1), (100, 101, 0), (101, 102, 0), (200, 201, 0)]
+    assert column(replay, 1) == [(0, 1, 0), (1, 2, 0), (2, 3, 0), (3, 4, 0), (100, 101, 0), (101, 102, 0)]
+    assert column(replay, 2) == [(0, 1, 0), (1, 2, 1), (100, 101, 0), (101, 102, 1), (200, 201, 0), (201, 202, 1)]
+    assert [ends for *_, ends in column(replay, 3)] == [0, 0, 0, 0, 1, 0]
+
+
+def test_finished_episodes_of_all_actors_are_tallied():
+    collector, *_ = collector_of(HereFleet())
+    collector.step()
+    assert collector.episodes.success_rate == 1.0, "one of three steps, which succeeded"
+    for _ in range(3):
+        collector.step()
+    # In six steps: one success and one end of time, one end of time, three successes, one success.
+    assert collector.episodes.success_rate == pytest.approx(5 / 7)
+    assert collector.episodes.mean_return == pytest.approx(5 / 7)
+
+
+def test_actors_act_with_the_weights_of_their_order():
+    fleet = HereFleet()
+    collector, learner, _ = collector_of(fleet)
+    collector.step(how="uniform")
+    with torch.no_grad():
+        for value in learner.actor.parameters():
+            value.fill_(0.25)
+    learner.state_scaler.fit(torch.arange(10.0)[:, None])
+    collector.step()
+    assert [order.how for order in fleet.orders] == ["uniform", "uniform", "uniform", None]
+    fleet.members[0].collect(Order(acting_weights(learner), None, 0.0, 1))
+    obs = {"state": torch.tensor([[3.0]])}
+    own = fleet.members[0]._learner
+    assert torch.equal(own.act(obs), learner.act(obs))
+    assert not torch.equal(Learner(SAC, {"state": (1,)}, 1, seed=9).act(obs), learner.act(obs))
+
+
+def test_an_actor_that_begins_again_does_not_continue_an_episode():
+    fleet = HereFleet(plans=([[(9, True)]],))
+    collector, _, replay = collector_of(fleet)
+    collector.step()
+    fleet.members[0] = fleet.begin(0)
+    collector.step()
+    assert column(replay, 0) == [(0, 1, 0), (1, 2, 0), (2, 3, 0), (0, 1, 0), (1, 2, 0), (2, 3, 0)]
+    ahead = replay.gather(replay.transitions()[2:3], Lookahead(3, 0.5))
+    assert float(ahead.next_obs["state"]) == 3.0, "a window of three steps ends where the lost actor ended"
+
+
+def test_a_base_acts_in_the_actors():
+    collector, _, replay = collector_of(HereFleet(cfg=RESIDUAL), cfg=RESIDUAL)
+    collector.step()
+    batch = replay.gather(replay.transitions(), Lookahead(1, 0.9))
+    planned = {round(float(value) * 10000) for value in batch.base_action}
+    assert planned <= {0, 1, 2, 3}
+    assert len(planned) == 3
+
+
+def test_nothing_is_stored_while_no_actor_has_answered():
+    fleet = HereFleet()
+    fleet.silent = True
+    collector, _, replay = collector_of(fleet)
+    collector.step()
+    assert (collector.env_steps, len(replay)) == (0, 0)
+    assert len(fleet.waiting) == fleet.actors
+
+
+def trained(tmp_path, plans=PLANS, total=48):
+    cfg = OffPolicyCfg(
+        agent=SAC, total_steps=total, warmup_steps=12, warmup="uniform", eval_every_steps=0, capacity=4000, seed=1
+    )
+    return FleetTrainer(Counting([[(3, True)]]), cfg, tmp_path, HereFleet(plans=plans))
+
+
+def test_a_training_of_a_fleet_ends_and_goes_on(tmp_path):
+    trainer = trained(tmp_path)
+    assert trainer.train()
+    assert trainer.env_steps >= 48
+    assert trainer.learner.critic_updates > 0
+    again = trained(tmp_path, total=96)
+    again.resume()
+    assert (again.env_steps, len(again.replay)) == (trainer.env_steps, len(trainer.replay))
+    assert again.train()
+    assert again.env_steps >= 96
+
+
+def test_another_number_of_actors_cannot_go_on(tmp_path):
+    trained(tmp_path).train()
+    with pytest.raises(UnusableCheckpointError, match="4 environments in all, and there are 2; give --actors"):
+        trained(tmp_path, plans=PLANS[:1], total=96).resume()

@@ -1,0 +1,143 @@
+"""Actors on Ray that collect for one training: lost ones begin again, and Ctrl-C loses nothing; see test_ray.sh."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CHECKPOINTS
+from gantry_policies.common.checkpoint import list_checkpoints, load_newest
+from gantry_sim.training.link.fleet import FleetCfg
+
+SMALL = (
+    *("--set", "learner.warmup_steps=160", "--set", "learner.eval_every_steps=0", "--set", "learner.save_every_s=1"),
+    *("--set", "learner.log_every_steps=100", "--set", "env.num_envs=4", "--episodes", "0", "--no-export"),
+)
+STARTED_S = 300.0
+
+
+def command(*words):
+    return [sys.executable, "-m", "gantry_deploy.cli.main", "train", *words]
+
+
+def begun(folder, *words):
+    """A training in a process group of its own, as of a terminal."""
+    new = ("yam-lift", "--algo", "sac", "--run-dir", str(folder), *SMALL)
+    return subprocess.Popen(
+        command(*new, *words), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+
+
+def actors_of(pid):
+    """Processes of actors below a process."""
+    below, found = {pid}, []
+    for _ in range(6):
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                title = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if parent in below and int(process.name) not in below:
+                below.add(int(process.name))
+                if b"SimulatingActor" in title:
+                    found.append(int(process.name))
+    return found
+
+
+def wait_for(condition, process):
+    end_s = time.monotonic() + STARTED_S
+    while not (found := condition()):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end_s, "it did not come to that"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "--actors is 0"), (-2, "--actors is -2")])
+def test_a_fleet_has_an_actor(number, words):
+    with pytest.raises(GantryError, match=words):
+        FleetCfg(number)
+
+
+def test_actors_that_would_wait_for_ever_are_refused():
+    from gantry_sim.training.link.ray_fleet import require_room
+
+    require_room(FleetCfg(2, cpus=1.0), 2.0)
+    with pytest.raises(GantryError, match=r"3 actors of 1 cores need 3, and the cluster has 2; .*--cpus 0\.66"):
+        require_room(FleetCfg(3), 2.0)
+
+
+def refused(*words):
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=STARTED_S, check=False)
+    return done.returncode, done.stderr
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path):
+    code, text = refused("yam-lift", "--algo", "sac", "--ray", "auto", "--cpus", "2")
+    assert (code, "--ray and --cpus: give --actors N as well" in text) == (2, True)
+    code, text = refused("yam-lift", "--algo", "sac", "--actors", "2", "--listen", "127.0.0.1:0")
+    assert (code, "give one of them" in text) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_killed_actor_costs_its_stretch_alone(tmp_path):
+    pytest.importorskip("ray", reason="scripts/test_ray.sh installs it")
+    folder = tmp_path / "run"
+    process = begun(folder, "--steps", "2400", "--actors", "2", "--cpus", "0.5")
+    wait_for(lambda: list_checkpoints(folder / CHECKPOINTS), process)
+    os.kill(wait_for(lambda: actors_of(process.pid), process)[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=STARTED_S)
+    assert process.returncode == 0, errors
+    assert "was lost and begins again" in errors
+    _, state = load_newest(folder / CHECKPOINTS)
+    assert state["collector"]["env_steps"] >= 2400
+    assert state["columns"] == 8
+
+
+@pytest.mark.slow
+def test_ctrl_c_loses_nothing_and_the_fleet_goes_on(tmp_path):
+    pytest.importorskip("ray", reason="scripts/test_ray.sh installs it")
+    folder = tmp_path / "run"
+    process = begun(folder, "--steps", "100k", "--actors", "2", "--cpus", "0.5")
+    wait_for(lambda: list_checkpoints(folder / CHECKPOINTS), process)
+    actors = wait_for(lambda: actors_of(process.pid), process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=STARTED_S)
+    assert process.returncode == 130, errors
+    assert "nothing is lost" in errors
+    assert f"gantry train --resume {folder} --actors 2 --cpus 0.5" in errors
+    assert not [pid for pid in actors if Path(f"/proc/{pid}").exists()]
+    _, state = load_newest(folder / CHECKPOINTS)
+    before = state["collector"]["env_steps"]
+    code, text = refused("--resume", str(folder), "--episodes", "0", "--no-export")
+    assert (code, "8 environments in all, and there are 4; give --actors" in text) == (2, True)
+    process = subprocess.Popen(
+        command("--resume", str(folder), "--actors", "2", "--cpus", "0.5"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: list_checkpoints(folder / CHECKPOINTS)[-1].stem != f"model_{before}", process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=STARTED_S)
+    assert load_newest(folder / CHECKPOINTS)[1]["collector"]["env_steps"] > before
+    assert len(json.loads((folder / "config.json").read_text())["sessions"]) == 2
+
+
+@pytest.mark.slow
+def test_what_cannot_learn_from_actors_says_so(tmp_path):
+    pytest.importorskip("ray", reason="scripts/test_ray.sh installs it")
+    code, text = refused("velocity-flat-go2", "--actors", "2", "--run-dir", str(tmp_path / "run"))
+    assert code == 2
+    assert "Algorithm 'ppo' cannot learn from actors on Ray; leave out --actors; several processes of torchrun" in text
+    assert not (tmp_path / "run").exists()
