@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs UniLab beside the project, for scripts/measure/peers/compare.py, in an environment of its own.
+# Installs UniLab and EnvPool beside the project, for scripts/measure/peers/compare.py, each in an environment of its own.
 #
 # UniLab fetches the meshes of its robots from a hub. They are only looked at: small tetrahedra take their place, and no
 # network is needed to run it.
@@ -22,3 +22,7 @@ grep -oh 'file="[^"]*"' "$robot"/*.xml | cut -d'"' -f2 | sort -u | while read -r
         >"$robot/assets/$name"
 done
 echo "UniLab is installed in $venv."
+
+.venv/bin/python -m venv --clear .venv-envpool
+.venv-envpool/bin/python -m pip install --quiet --no-compile envpool==1.2.5
+echo "EnvPool is installed in .venv-envpool."

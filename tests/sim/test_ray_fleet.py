@@ -71,9 +71,44 @@ def test_a_fleet_has_an_actor(number, words):
 def test_actors_that_would_wait_for_ever_are_refused():
     from gantry_sim.training.link.ray_fleet import require_room
 
-    require_room(FleetCfg(2, cpus=1.0), 2.0)
-    with pytest.raises(GantryError, match=r"3 actors of 1 cores need 3, and the cluster has 2; .*--cpus 0\.66"):
-        require_room(FleetCfg(3), 2.0)
+    require_room(FleetCfg(2, cpus=1.0), [2.0])
+    require_room(FleetCfg(4, cpus=0.5), [2.0])
+    require_room(FleetCfg(3, cpus=3.0), [4.0, 8.0])
+    with pytest.raises(GantryError, match=r"3 actors of 1 cores do not fit .* of 2 cores; .*--cpus 0\.66, where"):
+        require_room(FleetCfg(3), [2.0])
+    with pytest.raises(GantryError, match=r"2 actors of 4 cores do not fit a cluster of 4 \+ 2 \+ 2 cores"):
+        require_room(FleetCfg(2, cpus=4.0), [4.0, 2.0, 2.0])
+    with pytest.raises(GantryError, match=r"expected fewer --actors\.$"):
+        require_room(FleetCfg(300), [2.0])
+
+
+def test_an_actor_reads_the_run_from_its_folder(tmp_path):
+    from gantry_policies.off_policy.collecting.fleet import Order, acting_weights
+    from gantry_policies.off_policy.learner import Learner
+    from gantry_sim.training.algorithms.off_policy import settings_of
+    from gantry_sim.training.link.ray_fleet import SimulatingActor
+    from gantry_sim.training.run_folder import read_run
+
+    folder = tmp_path / "run"
+    done = subprocess.run(
+        command("yam-lift", "--algo", "sac", "--run-dir", str(folder), *SMALL, "--steps", "40"),
+        capture_output=True,
+        text=True,
+        timeout=STARTED_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = read_run(folder)
+    weights = acting_weights(Learner(settings_of(run).agent, run.spaces.obs_shapes, run.spaces.action_size))
+    order = Order(weights, None, 0.0, 3)
+    one, same, other = (SimulatingActor(str(folder), seed, 1).collect(order) for seed in (7, 7, 8))
+    assert len(one.transitions) == 3
+    assert one.is_first
+    assert one.transitions[0]["action"].shape == (4, run.spaces.action_size)
+    assert one.transitions[-1]["next_obs"]["state"].equal(same.transitions[-1]["next_obs"]["state"])
+    assert not one.transitions[0]["obs"]["state"].equal(other.transitions[0]["obs"]["state"])
+    with pytest.raises(GantryError, match="nowhere"):
+        SimulatingActor(str(tmp_path / "nowhere"), 7, 1).begin()
 
 
 def refused(*words):
@@ -100,7 +135,7 @@ def test_a_killed_actor_costs_its_stretch_alone(tmp_path):
     assert "was lost and begins again" in errors
     _, state = load_newest(folder / CHECKPOINTS)
     assert state["collector"]["env_steps"] >= 2400
-    assert state["columns"] == 8
+    assert state["actors"] == 2
 
 
 @pytest.mark.slow
@@ -115,11 +150,14 @@ def test_ctrl_c_loses_nothing_and_the_fleet_goes_on(tmp_path):
     assert process.returncode == 130, errors
     assert "nothing is lost" in errors
     assert f"gantry train --resume {folder} --actors 2 --cpus 0.5" in errors
-    assert not [pid for pid in actors if Path(f"/proc/{pid}").exists()]
+    end_s = time.monotonic() + 60.0
+    while [pid for pid in actors if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < end_s, "actors are left over"
+        time.sleep(0.1)
     _, state = load_newest(folder / CHECKPOINTS)
     before = state["collector"]["env_steps"]
     code, text = refused("--resume", str(folder), "--episodes", "0", "--no-export")
-    assert (code, "8 environments in all, and there are 4; give --actors" in text) == (2, True)
+    assert (code, "--actors is 0, expected 2, as the run was begun" in text) == (2, True)
     process = subprocess.Popen(
         command("--resume", str(folder), "--actors", "2", "--cpus", "0.5"),
         stderr=subprocess.PIPE,
@@ -132,6 +170,23 @@ def test_ctrl_c_loses_nothing_and_the_fleet_goes_on(tmp_path):
     process.communicate(timeout=STARTED_S)
     assert load_newest(folder / CHECKPOINTS)[1]["collector"]["env_steps"] > before
     assert len(json.loads((folder / "config.json").read_text())["sessions"]) == 2
+
+
+@pytest.mark.slow
+def test_an_error_in_an_actor_ends_the_training_by_its_words(tmp_path):
+    pytest.importorskip("ray", reason="scripts/test_ray.sh installs it")
+    from gantry_sim.process.ray_cluster import connected
+    from gantry_sim.training.link.ray_fleet import RayFleet
+
+    class Run:
+        seed = 1
+        preset = type("Preset", (), {"env": type("Env", (), {"num_envs": 4})})
+
+    with connected("local") as ray:
+        fleet = RayFleet(ray, tmp_path / "nowhere", Run, FleetCfg(2, cpus=0.5))
+        with pytest.raises(GantryError, match=r"Actor \d: .*nowhere"):
+            fleet.wait()
+        fleet.close()
 
 
 @pytest.mark.slow

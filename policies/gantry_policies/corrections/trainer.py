@@ -27,8 +27,9 @@ from gantry_policies.corrections.live import live_weights
 from gantry_policies.off_policy.bases import BasePolicy, is_same_base
 from gantry_policies.off_policy.collecting.tally import EpisodeTally
 from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.off_policy.counters import Counters
 from gantry_policies.off_policy.replay.demos import Demo
-from gantry_policies.off_policy.trainer import Counters, OffPolicyTrainer
+from gantry_policies.off_policy.trainer import OffPolicyTrainer
 
 Publish = Callable[[Mapping[str, NDArray[Any]]], object]
 """Sends weights to the actors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -23,7 +23,9 @@ from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy.actors import PlanActor
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting.collector import Collector, Resumable
+from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector
 from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.off_policy.counters import Counters
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
@@ -43,29 +45,11 @@ class DivergedError(TrainingError):
     """A loss is not finite any more; what is in the newest checkpoint is still good."""
 
 
-@dataclass
-class Counters:
-    """Progress of a training beside the environment's steps; all of it goes into checkpoints."""
-
-    prepared: bool = False
-    """Demonstrations are labelled and scalers know them."""
-    pretrained: int = 0
-    """Updates on demonstrations alone."""
-    critic_warmed: int = 0
-    """Critic updates before the actor's first."""
-    scaled: bool = False
-    """Whether the scaler of states knows some."""
-    updates_due: float = 0.0
-    """Calls of the learner's update that the steps so far have earned and that are still to be done."""
-    next_evaluation: int = 0
-    """Environment steps at which the next evaluation is due."""
-
-
 class OffPolicyTrainer(Trainer):
     """Trains a fresh learner in parallel environments.
 
     Args:
-        env: What to train in; stepped with one thread.
+        env: What to train in; stepped with one thread. With a fleet, what to evaluate in.
         cfg: How.
         run_dir: Folder for metrics and checkpoints; None to write nothing, so that what was learned lives no longer
             than this object.
@@ -74,6 +58,7 @@ class OffPolicyTrainer(Trainer):
         eval_env: What to evaluate in; ``env`` if None, whose episodes are then cut short by every evaluation.
         eval_base: The base of these environments; needed with ``eval_env`` if there is a base.
         person: Corrects the policy while it learns; not with a folder, since a person cannot be continued.
+        fleet: Actors that collect in environments like ``env``; None to collect in ``env``.
         clone: Policy that plans chunks and is learned further from ``demos``, where the configuration says so.
         device: Of the learner and its buffers.
         learn_threads: Threads of torch while learning.
@@ -94,6 +79,7 @@ class OffPolicyTrainer(Trainer):
         eval_env: BatchedEnv | None = None,
         eval_base: BasePolicy | None = None,
         person: Person | None = None,
+        fleet: Fleet | None = None,
         clone: BcPolicy | None = None,
         device: str = "cpu",
         learn_threads: int = 1,
@@ -101,6 +87,8 @@ class OffPolicyTrainer(Trainer):
         super().__init__(run_dir, cfg.save_every_s, processes.count(), writes=processes.is_first())
         if person is not None and run_dir is not None:
             raise GantryError("A training with a person beside it keeps no checkpoints; leave out its folder.")
+        if person is not None and fleet is not None:
+            raise GantryError("A person corrects the policy in environments of this process, and a fleet has its own.")
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         env.keep_final_obs = True
         self.cfg = cfg = cfg.share_of(processes.count())
@@ -109,14 +97,20 @@ class OffPolicyTrainer(Trainer):
         residual = cfg.agent.actor.residual
         self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed, clone)
         self.learner.share_first()
-        self.replay = ReplayBuffer(cfg.capacity, env.num_envs, env.obs_shapes, env.action_size, residual, device)
+        columns = env.num_envs if fleet is None else fleet.actors * fleet.envs
+        self.replay = ReplayBuffer(cfg.capacity, columns, env.obs_shapes, env.action_size, residual, device)
         self.demos: ReplayBuffer | None = None
         self.taught = None if person is None else self._taught_buffer(env, demos)
         """Demonstrations and corrections; None without a person."""
         self.counters = Counters()
         generator = torch.Generator(env.device)
         generator.manual_seed(cfg.seed + 1)
-        self.collector = Collector(env, self.learner, self.replay, base, generator, person, self.taught)
+        self.collector: Collector | FleetCollector = (
+            Collector(env, self.learner, self.replay, base, generator, person, self.taught)
+            if fleet is None
+            else FleetCollector(fleet, self.learner, self.replay)
+        )
+        self._actors = 0 if fleet is None else fleet.actors
         self._generator = generator
         self._demonstrated, self._base, self._person = demos, base, person
         self._fingerprint = None if base is None else fingerprint(base, env.obs_shapes)
@@ -201,7 +195,7 @@ class OffPolicyTrainer(Trainer):
             "learner": self.learner.state_dict(),
             "counters": asdict(self.counters),
             "processes": processes.count(),
-            "columns": self.replay.num_envs,
+            "actors": self._actors,
             "wall_s": self.wall_s,
             "rows": self.rows,
             "collector": self.collector.state(inside=inside),
@@ -238,9 +232,8 @@ class OffPolicyTrainer(Trainer):
         saver = self._saver or Saver(self.source)
         path, state = saver.newest()
         processes.require_as_begun(state.get("processes", 1))
-        if (columns := state.get("columns", self.replay.num_envs)) != self.replay.num_envs:
-            there = f"{columns} environments in all, and there are {self.replay.num_envs}"
-            raise UnusableCheckpointError(f"The run was begun with {there}; give --actors as then, or not, as then.")
+        if (actors := state.get("actors", 0)) != self._actors:
+            raise UnusableCheckpointError(f"--actors is {self._actors}, expected {actors}, as the run was begun.")
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
@@ -303,6 +296,8 @@ class OffPolicyTrainer(Trainer):
             while counters.updates_due >= 1.0:
                 metrics = self._learn(lambda: self.learner.update(self.replay, self.demos))
                 counters.updates_due -= 1.0
+                if self._actors:  # Many updates follow a stretch.
+                    yield None
             yield self._told("learn", metrics, before, steps.env_steps)
 
     def _critic_warmup(self, replay: ReplayBuffer | None, demos: ReplayBuffer | None) -> Iterator[Report | None]:
@@ -393,6 +388,6 @@ class OffPolicyTrainer(Trainer):
         if evaluation is None and episodes.success_rate is not None:
             numbers["success_in_training"] = episodes.success_rate
             numbers["return_in_training"] = episodes.mean_return
-        if self._person is not None:
+        if self._person is not None and isinstance(self.collector, Collector):
             numbers |= self.collector.help.metrics(self.collector.env.dt_s)
         return Report(phase, numbers, evaluation)

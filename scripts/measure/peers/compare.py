@@ -1,12 +1,13 @@
-"""UniLab, Isaac Lab, and a plain C++ loop, measured beside this project in turns: the peers of `gantry bench page`.
+"""UniLab, Isaac Lab, EnvPool, and a plain C++ loop, measured in turns with this project: peers of `gantry bench page`.
 
-python scripts/measure/peers/compare.py --output FOLDER [--peers unilab,isaaclab,loop,recipe] [--pairs 3]
+python scripts/measure/peers/compare.py --output FOLDER [--peers unilab,isaaclab,envpool,loop,recipe] [--pairs 3]
 
 ``unilab`` and ``isaaclab`` compare short trainings of a Go2 on level ground: control steps per second while collecting,
-and with learning. ``loop`` compares a step of a policy and the evenness of a loop at 200 Hz with a C++ program.
-``recipe`` runs both Go2 recipes as they ship to the end, and compares the time until the planar velocity error in
-training first falls to that with which UniLab ends. UniLab is installed by scripts/peers.sh, Isaac Lab by
-`make test-isaaclab`.
+and with learning. ``envpool`` compares environments alone, under random actions: a Go1 on level ground, by the preset
+here and by mjlab's unmodified task on the CPU backend, with EnvPool's Go1 of MuJoCo Playground, all of it C++.
+``loop`` compares a step of a policy and the evenness of a loop at 200 Hz with a C++ program. ``recipe`` runs both Go2
+recipes as they ship to the end, and compares the time until the planar velocity error in training first falls to that
+with which UniLab ends. UniLab and EnvPool are installed by scripts/peers.sh, Isaac Lab by `make test-isaaclab`.
 
 ``FOLDER/peers.json`` has the rows; `gantry bench page --output FOLDER` puts them on its page. An interrupted comparison
 goes on: every peer that has ended is kept.
@@ -36,6 +37,8 @@ UNILAB, ISAACLAB = ROOT / ".venv-peers" / "bin", ROOT / ".venv-isaaclab" / "bin"
 TASK = "velocity-flat-go2"
 ISAAC_TASK = "isaaclab:Isaac-Velocity-Flat-UnitreeGo2"
 ISAAC_ENVS = 256
+ENVPOOL = ROOT / ".venv-envpool" / "bin" / "python"
+ENVPOOL_TASK, ENVPOOL_ENVS, ENVPOOL_S = "Go1JoystickFlatTerrain-v1", 256, 10.0
 SETTLED = 2
 """First iterations, which compile and fill caches, are not counted."""
 LOOP_HZ, LOOP_S, LOOP_STEPS = 200.0, 10.0, 20_000
@@ -168,6 +171,37 @@ def against_isaaclab(folder: Path, pairs: int, iterations: int) -> list[Row]:
     return rows_of_rates("preset cpu of velocity-flat-go2", peer, found)
 
 
+def against_envpool(folder: Path, pairs: int, iterations: int) -> list[Row]:
+    """Environments of a Go1 on level ground under random actions; no policy runs."""
+    del iterations
+    rate_file, script = folder / "sim.json", Path(__file__).with_name("envpool_rate.py")
+
+    def ours() -> Rates:
+        words = ["--task", "velocity-flat-go1", "--envs", str(ENVPOOL_ENVS), "--seconds", str(ENVPOOL_S)]
+        command = [sys.executable, "-m", "gantry_deploy.cli.main", "bench", "sim", "--no-mjlab", "--repeats", "1"]
+        run([*command, *words, "--iterations", "0", "--json", str(rate_file)], folder)
+        result = json.loads(rate_file.read_text())
+        return {
+            name: part["env_steps_per_s"]["gantry"]["median"]
+            for name, part in (("mjlab", result["results"][0]), ("preset", result["preset"]["environment_alone"]))
+        }
+
+    def theirs() -> Rates:
+        words = [str(ENVPOOL), str(script), ENVPOOL_TASK, str(ENVPOOL_ENVS), str(ENVPOOL_S)]
+        return {"steps": json.loads(run(words, folder))["steps_per_s"]}
+
+    found = in_turns(pairs, ours, theirs)
+    peer = f"EnvPool 1.2.5, {ENVPOOL_TASK}, {ENVPOOL_ENVS} environments"
+    words = {
+        "preset": "preset cpu of velocity-flat-go1, without learning",
+        "mjlab": f"mjlab's unmodified Go1 task, {ENVPOOL_ENVS} environments, without learning",
+    }
+    return [
+        paired(word, peer, "steps/s", [a[name] for a, _ in found], [b["steps"] for _, b in found])
+        for name, word in words.items()
+    ]
+
+
 def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
     """A policy's step and a loop without physics at 200 Hz, beside a C++ program that does the same arithmetic."""
     del iterations
@@ -229,6 +263,7 @@ def whole_recipes(folder: Path, pairs: int, iterations: int) -> list[Row]:
 PEERS: dict[str, Callable[[Path, int, int], list[Row]]] = {
     "unilab": against_unilab,
     "isaaclab": against_isaaclab,
+    "envpool": against_envpool,
     "loop": against_loop,
     "recipe": whole_recipes,
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.training.launcher import launched, require_one_process
-from gantry_sim.process.ray_cluster import require_ray
+from gantry_sim.process.ray_cluster import require_ray_installed
 
 if TYPE_CHECKING:
     from gantry_sim.training.link.fleet import FleetCfg
@@ -70,7 +70,7 @@ def check_actors(args: argparse.Namespace) -> None:
     if args.actors is not None and args.listen is not None:
         raise UsageError("--listen learns from a session's actors and --actors from simulating ones; give one of them.")
     if fleet_of(args) is not None:
-        require_ray()
+        require_ray_installed()
     if args.listen is None:
         if args.resume is not None and (args.resume / LINK_FOLDER).is_dir():
             raise UsageError(

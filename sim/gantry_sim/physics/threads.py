@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.errors import GantryError
 from gantry_sim.physics.live import LiveArray, Rows
 
 _STATE = mujoco.mjtState
@@ -60,7 +61,16 @@ class _Worker:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, or all of them where the system does not say."""
+    """Threads of physics: ``GANTRY_PHYSICS_THREADS``, or the cores that this process may use, or all of them where the
+    system does not say.
+
+    Raises:
+        GantryError: If the variable is no number of threads.
+    """
+    if given := os.environ.get("GANTRY_PHYSICS_THREADS"):
+        if not given.isdecimal() or int(given) < 1:
+            raise GantryError(f"GANTRY_PHYSICS_THREADS is '{given}', expected a number of threads, at least 1.")
+        return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

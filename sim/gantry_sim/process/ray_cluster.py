@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ from gantry_hardware.errors import GantryError
 
 LOCAL = "local"
 """Address of a cluster that is made on this machine and ends with the connection."""
+
+
+MISSING = "Ray is not installed; pip install 'gantry-rl[ray]' brings it."
 
 
 @contextlib.contextmanager
@@ -23,15 +27,25 @@ def connected(address: str) -> Iterator[Any]:
         GantryError: If Ray is not installed, or cannot be reached there.
     """
     ray = require_ray()
-    where: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
+    more = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        ray.init(**where, log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise GantryError(f"Ray cannot be reached at '{address}': {error}.") from error
+        ray.init(address, log_to_driver=False, configure_logging=False, **more)
+    except Exception as error:  # Ray raises that very class where a node does not start in time
+        raise GantryError(f"Ray cannot be reached at '{address}': {reason_of(error)}") from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def require_ray_installed() -> None:
+    """Refuse to go on without Ray, which is not loaded yet: that takes a second.
+
+    Raises:
+        GantryError: If it is not installed.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise GantryError(MISSING)
 
 
 def require_ray() -> Any:
@@ -43,7 +57,7 @@ def require_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise GantryError("Ray is not installed; pip install 'gantry-rl[ray]' brings it.") from error
+        raise GantryError(MISSING) from error
     return ray
 
 

@@ -90,6 +90,8 @@ def train(
         OutOfMemoryError: If there is not enough memory.
         GantryError: If something does not fit, or the training diverges.
     """
+    if listen is not None and fleet is not None:
+        raise RunError("A training learns from the actors of a session or from simulating ones; give one of both.")
     held = hold_run(folder) if processes.is_first() else contextlib.nullcontext()
     with held, explaining_memory(algorithm_of(run).smaller):
         begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))

@@ -15,12 +15,13 @@ from gantry_policies.off_policy.collecting.fleet import (
     FleetCollector,
     Order,
     acting_weights,
+    load_acting_weights,
 )
-from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg, OffPolicyCfg
-from gantry_policies.off_policy.fleet_trainer import FleetTrainer
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, GripperCfg, LearnerCfg, OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.batches import Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+from gantry_policies.off_policy.trainer import OffPolicyTrainer
 
 SAC = LearnerCfg(actor=ActorCfg(hidden=(8,)), critic=CriticCfg(heads=2, hidden=(8,)), batch_size=4)
 RESIDUAL = replace(SAC, actor=ActorCfg(residual=True, action_scale=0.2, hidden=(8,), explore_std=0.0))
@@ -68,7 +69,7 @@ class HereFleet:
         self.actors, self.envs, self.steps = len(plans), len(plans[0]), steps
         self.cfg, self.plans, self.seed = cfg, plans, seed
         self.members = [self.begin(place) for place in range(self.actors)]
-        self.waiting, self.orders, self.silent = [], [], False
+        self.waiting, self.orders, self.silent, self.dying = [], [], False, []
 
     def begin(self, place):
         env = Counting(self.plans[place])
@@ -85,6 +86,10 @@ class HereFleet:
         if self.silent:
             return None
         actor, order = self.waiting.pop(0)
+        if actor in self.dying:
+            self.dying.remove(actor)
+            self.members[actor] = self.begin(actor)
+            return actor, None
         return actor, self.members[actor].collect(order)
 
 
@@ -149,7 +154,9 @@ def test_an_actor_that_begins_again_does_not_continue_an_episode():
     fleet = HereFleet(plans=([[(9, True)]],))
     collector, _, replay = collector_of(fleet)
     collector.step()
-    fleet.members[0] = fleet.begin(0)
+    fleet.dying.append(0)
+    collector.step()
+    assert collector.env_steps == 3, "what a lost actor has not sent is not there"
     collector.step()
     assert column(replay, 0) == [(0, 1, 0), (1, 2, 0), (2, 3, 0), (0, 1, 0), (1, 2, 0), (2, 3, 0)]
     ahead = replay.gather(replay.transitions()[2:3], Lookahead(3, 0.5))
@@ -174,11 +181,51 @@ def test_nothing_is_stored_while_no_actor_has_answered():
     assert len(fleet.waiting) == fleet.actors
 
 
-def trained(tmp_path, plans=PLANS, total=48):
+def test_what_only_learning_reads_is_not_sent():
+    actor = HereFleet().members[0]
+    step = actor._collector.env.step
+
+    def with_more(action):
+        found = step(action)
+        return replace(
+            found,
+            obs={**found.obs, "critic": torch.zeros(2, 5)},
+            next_obs={**found.next_obs, "critic": torch.ones(2, 5)},
+        )
+
+    actor._collector.env.step = with_more
+    learner = Learner(SAC, {"state": (1,)}, 1)
+    found = actor.collect(Order(acting_weights(learner), None, 0.0, 2))
+    assert all(set(item["obs"]) == set(item["next_obs"]) == {"state"} for item in found.transitions)
+
+
+def test_corrections_grow_in_the_actors_as_in_the_learner():
+    cfg = replace(RESIDUAL, actor=replace(RESIDUAL.actor, progressive_updates=100))
+    fleet = HereFleet(cfg=cfg)
+    learner = Learner(cfg, {"state": (1,)}, 1)
+    learner.actor_updates = 50
+    fleet.members[0].collect(Order(acting_weights(learner), None, 0.0, 1))
+    assert fleet.members[0]._learner.correction_scale == learner.correction_scale == 0.1
+
+
+def test_a_critic_that_moves_the_gripper_acts_in_the_actors():
+    cfg = replace(SAC, gripper=GripperCfg(places=(-1.0, 1.0)))
+    mine, theirs = (Learner(cfg, {"state": (2,)}, 2, seed=seed) for seed in (1, 2))
+    obs = {"state": torch.randn(32, 2, generator=torch.Generator().manual_seed(0))}
+    assert not torch.equal(mine.act(obs)[:, -1], theirs.act(obs)[:, -1])
+    load_acting_weights(theirs, acting_weights(mine))
+    assert torch.equal(mine.act(obs), theirs.act(obs))
+
+
+def trained(tmp_path, plans=PLANS, total=48, **more):
     cfg = OffPolicyCfg(
-        agent=SAC, total_steps=total, warmup_steps=12, warmup="uniform", eval_every_steps=0, capacity=4000, seed=1
+        **{"agent": SAC, "total_steps": total, "warmup_steps": 12, "warmup": "uniform", "eval_every_steps": 0, **more},
+        capacity=4000,
+        seed=1,
     )
-    return FleetTrainer(Counting([[(3, True)]]), cfg, tmp_path, HereFleet(plans=plans))
+    if plans is None:
+        return OffPolicyTrainer(Counting([[(3, True)]]), cfg, tmp_path)
+    return OffPolicyTrainer(Counting([[(3, True)]]), cfg, tmp_path, fleet=HereFleet(plans=plans))
 
 
 def test_a_training_of_a_fleet_ends_and_goes_on(tmp_path):
@@ -189,11 +236,40 @@ def test_a_training_of_a_fleet_ends_and_goes_on(tmp_path):
     again = trained(tmp_path, total=96)
     again.resume()
     assert (again.env_steps, len(again.replay)) == (trainer.env_steps, len(trainer.replay))
+    last = int(again.replay.transitions()[-1])
     assert again.train()
     assert again.env_steps >= 96
+    # A window of three steps from the last one before the continuation holds that one alone.
+    window = again.replay.gather(torch.tensor([last]), Lookahead(3, 0.5))
+    assert float(window.next_obs["state"] - window.obs["state"]) == 1.0
 
 
-def test_another_number_of_actors_cannot_go_on(tmp_path):
+def test_a_stop_is_heeded_between_the_updates_of_a_stretch(tmp_path):
+    trainer = trained(tmp_path, total=480, updates_per_step=8.0)
+    update = trainer.learner.update
+
+    def stopping(*args):
+        trainer.stop()
+        return update(*args)
+
+    trainer.learner.update = stopping
+    assert not trainer.train()
+    assert trainer.learner.critic_updates == SAC.critic_updates
+    assert trainer.counters.updates_due >= 1.0
+    again = trained(tmp_path, total=480, updates_per_step=8.0)
+    again.resume()
+    assert again.counters.updates_due == trainer.counters.updates_due
+
+
+def test_it_is_evaluated_in_an_environment_of_its_own(tmp_path):
+    trainer = trained(tmp_path, eval_every_steps=24)
+    rows = []
+    assert trainer.train(rows.append)
+    assert [row.evaluation.success_once.mean for row in rows if row.evaluation] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("plans", "there"), [(PLANS[:1], 1), (None, 0)])
+def test_another_number_of_actors_cannot_go_on(tmp_path, plans, there):
     trained(tmp_path).train()
-    with pytest.raises(UnusableCheckpointError, match="4 environments in all, and there are 2; give --actors"):
-        trained(tmp_path, plans=PLANS[:1], total=96).resume()
+    with pytest.raises(UnusableCheckpointError, match=f"--actors is {there}, expected 2"):
+        trained(tmp_path, plans=plans, total=96).resume()

@@ -1,12 +1,12 @@
 """Steps of a fleet: actors that each simulate environments with a copy of the policy.
 
-Actors collect while the learner learns. What an actor sends was collected with the weights of its last order, so it is
-behind the learner by at most the updates of two stretches.
+Actors collect while the learner learns. Each answer is followed by an order with the newest weights, so with a learner
+that is the slower part an actor's steps are behind by the updates of as many stretches as there are actors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,8 +64,9 @@ class Fleet(Protocol):
         """Send an order to an actor that has none."""
         ...
 
-    def next(self, patience_s: float) -> tuple[int, Stretch] | None:
-        """An actor that has done its order, and its answer; None where none has within ``patience_s`` seconds.
+    def next(self, patience_s: float) -> tuple[int, Stretch | None] | None:
+        """An actor without an order, and its answer, None of one that was lost and has begun again; None where every
+        actor still works after ``patience_s`` seconds.
 
         Raises:
             GantryError: If an actor fails, or was lost too often.
@@ -101,7 +102,8 @@ class FleetActor:
 
     def __init__(self, env: BatchedEnv, learner: Learner, base: BasePolicy | None, generator: torch.Generator) -> None:
         env.keep_final_obs = True
-        self._learner, self._record, self._episodes = learner, _Record(learner.cfg.actor.residual), _Episodes()
+        self._learner, self._episodes = learner, _Episodes()
+        self._record = _Record(learner.cfg.actor.residual, set(env.obs_shapes))
         self._collector = Collector(env, learner, self._record, base, generator)
         self._collector.episodes = self._episodes
 
@@ -161,6 +163,8 @@ class FleetCollector:
         actor, stretch = found
         # First the order, so that the actor collects while this is stored and learned from.
         self._fleet.ask(actor, Order(acting_weights(self._learner), how, noise))
+        if stretch is None:
+            return
         rows = torch.arange(actor * self._fleet.envs, (actor + 1) * self._fleet.envs, device=self._replay.device)
         if stretch.is_first:
             self._replay.end_episodes(rows)
@@ -183,18 +187,26 @@ class FleetCollector:
 
 
 class _Record:
-    """Transitions of an actor since the last stretch; a :class:`TransitionSink`."""
+    """Transitions of an actor since the last stretch; a :class:`TransitionSink`.
+
+    Args:
+        with_base: Whether the actions of a base policy are stored along.
+        seen: Keys of observations that the buffer stores.
+    """
 
     NAMES = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
 
-    def __init__(self, with_base: bool) -> None:
+    def __init__(self, with_base: bool, seen: Set[str]) -> None:
         self.with_base = with_base
+        self._seen = seen
         self._transitions: list[dict[str, Any]] = []
         self._is_first = True
 
     def add(self, *parts: Any, **more: Any) -> None:
         """Note one transition of each environment."""
         named = {**dict(zip(self.NAMES, parts, strict=True)), **more}
+        for name in ("obs", "next_obs"):
+            named[name] = {key: value for key, value in named[name].items() if key in self._seen}
         self._transitions.append({name: _kept(value) for name, value in named.items()})
 
     def end_episodes(self) -> None:

@@ -25,7 +25,6 @@ from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy import presets
 from gantry_policies.off_policy.collecting.fleet import Fleet
 from gantry_policies.off_policy.config import OffPolicyCfg
-from gantry_policies.off_policy.fleet_trainer import FleetTrainer
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
 from gantry_policies.off_policy.replay.room import require_replay_memory
@@ -111,19 +110,21 @@ def _parts_of(run: RunCfg, folder: Path | None) -> tuple[OffPolicyCfg, DemoSet |
     return cfg, demos_of(run, folder), policy
 
 
-def make_fleet_trainer(run: RunCfg, folder: Path, fleet: Fleet) -> FleetTrainer:
+def make_fleet_trainer(run: RunCfg, folder: Path, fleet: Fleet) -> OffPolicyTrainer:
     """The learner of a run, whose steps come from a fleet of actors.
 
     Raises:
         GantryError: If demonstrations, base and environments do not fit each other.
     """
     cfg, demos, policy = _parts_of(run, folder)
+    if cfg.is_offline:
+        raise RunError("Nothing is collected in this run (learner.total_steps is 0); leave out --actors.")
     env = evaluation_env(run, cfg.eval_episodes if cfg.eval_every_steps else 1)
-    return FleetTrainer(
+    return OffPolicyTrainer(
         env,
         cfg,
         folder,
-        fleet,
+        fleet=fleet,
         base=None if policy is None else make_base(policy, env.num_envs, device=run.device),
         demos=[] if demos is None else demos.demos(),
         device=run.device,

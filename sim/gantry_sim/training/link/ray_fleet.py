@@ -11,19 +11,24 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CHECKPOINTS
+from gantry_policies.common.checkpoint import list_checkpoints
 from gantry_policies.imitation.policy import make_base
 from gantry_policies.off_policy.collecting.fleet import FleetActor, Order, Stretch
-from gantry_policies.off_policy.fleet_trainer import FleetTrainer
 from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.trainer import OffPolicyTrainer
 from gantry_sim.process.ray_cluster import connected, reason_of
+from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.off_policy import settings_of
 from gantry_sim.training.bases import open_base
 from gantry_sim.training.link.fleet import FleetCfg
@@ -32,14 +37,15 @@ from gantry_sim.training.run_files import BASE_FOLDER
 from gantry_sim.training.run_folder import algorithm_of, read_run
 from gantry_sim.training.run_validation import RunError
 
-SEED_STEP = 1_000_003
-"""Distance of the seeds of actors, so that those of near runs differ."""
+NOTICE_S = 60.0
+"""Time without an actor's answer after which it is named, s."""
 _log = logging.getLogger("gantry.link.fleet")
 
 
 @contextlib.contextmanager
-def fleet_trainer(run: RunCfg, folder: Path, cfg: FleetCfg) -> Iterator[FleetTrainer]:
-    """The training of a run, and its actors on Ray, which end with the context.
+def fleet_trainer(run: RunCfg, folder: Path, cfg: FleetCfg) -> Iterator[OffPolicyTrainer]:
+    """The training of a run, and its actors on Ray, all of which have made their environments; they end with the
+    context.
 
     Raises:
         RunError: If the algorithm does not collect, or collects by itself alone.
@@ -50,30 +56,38 @@ def fleet_trainer(run: RunCfg, folder: Path, cfg: FleetCfg) -> Iterator[FleetTra
         also = "; several processes of torchrun can" if algorithm.processes else ""
         raise RunError(f"Algorithm '{algorithm.name}' cannot learn from actors on Ray; leave out --actors{also}.")
     with connected(cfg.address) as ray:
-        require_room(cfg, float(ray.cluster_resources().get("CPU", 0.0)))
+        require_room(cfg, [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]])
         fleet = RayFleet(ray, folder, run, cfg)
         try:
             torch.manual_seed(run.seed)
-            trainer = algorithm.make_fleet_trainer(run, folder, fleet)
-            assert isinstance(trainer, FleetTrainer)
+            with torch_threads(1):
+                trainer = algorithm.make_fleet_trainer(run, folder, fleet)
+            assert isinstance(trainer, OffPolicyTrainer)
+            fleet.wait()
             yield trainer
         finally:
             fleet.close()
 
 
-def require_room(cfg: FleetCfg, cores: float) -> None:
+def require_room(cfg: FleetCfg, cores: Sequence[float]) -> None:
     """Refuse actors that would wait for ever.
 
+    Args:
+        cfg: The actors.
+        cores: Cores of each machine.
+
     Raises:
-        GantryError: If they need more cores than a cluster has.
+        GantryError: If they do not fit.
     """
-    needed = cfg.actors * cfg.cpus
-    if needed > cores:
-        share = math.floor(100.0 * cores / cfg.actors) / 100.0
-        raise GantryError(
-            f"{cfg.actors} actors of {cfg.cpus:g} cores need {needed:g}, and the cluster has {cores:g}; expected fewer "
-            f"--actors, or --cpus {share:g}, where they share cores."
-        )
+    if sum(math.floor(number / cfg.cpus + 1e-9) for number in cores) >= cfg.actors:
+        return
+    share = math.floor(100.0 * sum(cores) / cfg.actors) / 100.0
+    advice = f", or --cpus {share:g}, where they share cores" if 0.0 < share < cfg.cpus else ""
+    there = " + ".join(f"{number:g}" for number in cores)
+    raise GantryError(
+        f"{cfg.actors} actors of {cfg.cpus:g} cores do not fit a cluster of {there} cores; expected fewer "
+        f"--actors{advice}."
+    )
 
 
 class RayFleet:
@@ -90,53 +104,109 @@ class RayFleet:
     """
 
     def __init__(self, ray: Any, folder: Path, run: RunCfg, cfg: FleetCfg) -> None:
-        self._ray, self._folder, self._seed, self._cfg = ray, str(folder.resolve()), run.seed, cfg
+        self._ray, self._folder, self._cfg = ray, str(folder.resolve()), cfg
         self.actors, self.envs = cfg.actors, run.preset.env.num_envs
+        begun = list_checkpoints(folder / CHECKPOINTS)
+        # Other episodes than those of the processes before, whose environments begin alike.
+        self._seeds = np.random.SeedSequence([run.seed, int(begun[-1].stem.split("_")[1]) if begun else 0])
+        self._class = ray.remote(num_cpus=cfg.cpus, max_restarts=0)(SimulatingActor)
         self._lost = [0] * cfg.actors
-        self._orders: dict[int, Order] = {}
         self._asked: dict[Any, int] = {}
-        self._handles = [self._begin(actor) for actor in range(cfg.actors)]
+        self._since_s = [time.monotonic()] * cfg.actors
+        self._handles = [self._begin() for _ in range(cfg.actors)]
 
-    def ask(self, actor: int, order: Order) -> None:
-        """Send an order to an actor that has none."""
-        self._orders[actor] = order
-        self._asked[self._handles[actor].collect.remote(order)] = actor
-
-    def next(self, patience_s: float) -> tuple[int, Stretch] | None:
-        """An actor that has done its order, and its answer; None where none has within ``patience_s`` seconds.
+    def wait(self) -> None:
+        """Wait until every actor has made its environments.
 
         Raises:
-            GantryError: If an actor fails, or was lost too often.
+            GantryError: If one fails, or was lost too often.
         """
-        done, _ = self._ray.wait(list(self._asked), timeout=patience_s)
-        if not done:
-            return None
-        actor = self._asked.pop(done[0])
-        try:
-            return actor, self._ray.get(done[0])
-        except self._ray.exceptions.RayTaskError as error:
-            raise GantryError(f"Actor {actor} failed: {reason_of(error)}") from error
-        except self._ray.exceptions.RayError as error:
-            self._begin_again(actor, reason_of(error))
-            return None
+        for actor, handle in enumerate(self._handles):
+            self._ask(actor, handle.begin.remote)
+        while self._asked:
+            if (found := self._answer(NOTICE_S)) is not None and found[1] is None:
+                self._ask(found[0], self._handles[found[0]].begin.remote)
+
+    def ask(self, actor: int, order: Order) -> None:
+        """Send an order to an actor that has none.
+
+        Raises:
+            GantryError: If Ray does not take it.
+        """
+        self._ask(actor, lambda: self._handles[actor].collect.remote(order))
+
+    def next(self, patience_s: float) -> tuple[int, Stretch | None] | None:
+        """An actor without an order, and its answer, None of one that was lost and has begun again; None where every
+        actor still works after ``patience_s`` seconds.
+
+        Raises:
+            GantryError: If an actor fails, was lost too often, or Ray does not answer.
+        """
+        return self._answer(patience_s)
 
     def close(self) -> None:
         """End all actors."""
         for handle in self._handles:
-            self._ray.kill(handle)
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
+                self._ray.kill(handle)
 
-    def _begin(self, actor: int) -> Any:
-        seed = self._seed + SEED_STEP * (1 + actor + self.actors * self._lost[actor])
-        remote = self._ray.remote(num_cpus=self._cfg.cpus, max_restarts=0)(SimulatingActor)
-        return remote.remote(self._folder, actor, seed % 2**31, int(self._cfg.cpus))
+    def _ask(self, actor: int, send: Callable[[], Any]) -> None:
+        with self._told():
+            self._asked[send()] = actor
+        self._since_s[actor] = time.monotonic()
+
+    def _answer(self, patience_s: float) -> tuple[int, Any] | None:
+        with self._told():
+            done, _ = self._ray.wait(list(self._asked), timeout=patience_s)
+        if not done:
+            self._name_the_slow()
+            return None
+        actor = self._asked.pop(done[0])
+        try:
+            answer = self._ray.get(done[0])
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(cause := getattr(error, "cause", None), GantryError):
+                raise GantryError(f"Actor {actor}: {cause}") from error
+            raise
+        except self._ray.exceptions.RayError as error:
+            self._begin_again(actor, reason_of(error))
+            return actor, None
+        self._lost[actor] = 0
+        return actor, answer
+
+    def _name_the_slow(self) -> None:
+        now_s = time.monotonic()
+        slow = [actor for actor in self._asked.values() if now_s - self._since_s[actor] > NOTICE_S]
+        if not slow:
+            return
+        with self._told():
+            free = self._ray.available_resources().get("CPU", 0.0)
+        names = ", ".join(map(str, slow))
+        _log.warning("No answer for %.0f s from actor %s; the cluster has %g free cores", NOTICE_S, names, free)
+        for actor in slow:
+            self._since_s[actor] = now_s
+
+    def _begin(self) -> Any:
+        seed = int(self._seeds.spawn(1)[0].generate_state(1)[0]) % 2**31
+        with self._told():
+            return self._class.remote(self._folder, seed, max(1, int(self._cfg.cpus)))
 
     def _begin_again(self, actor: int, reason: str) -> None:
         self._lost[actor] += 1
         if self._lost[actor] > self._cfg.retries:
-            raise GantryError(f"Actor {actor} was lost {self._lost[actor]} times, the last time: {reason}")
+            raise GantryError(f"Actor {actor} was lost {self._lost[actor]} times in a row, the last time: {reason}")
         _log.warning("Actor %d was lost and begins again: %s", actor, reason)
-        self._handles[actor] = self._begin(actor)
-        self.ask(actor, self._orders[actor])
+        with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
+            self._ray.kill(self._handles[actor])  # It may live on where only the connection to it is lost.
+        self._handles[actor] = self._begin()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Name errors of Ray itself."""
+        try:
+            yield
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            raise GantryError(f"Ray: {reason_of(error)}") from error
 
 
 class SimulatingActor:
@@ -144,27 +214,54 @@ class SimulatingActor:
 
     Args:
         folder: Of the run.
-        actor: Place among the actors, from 0.
         seed: Of environments and noise.
-        cores: Cores that it may use; 0 for any.
+        threads: Threads of physics.
     """
 
-    def __init__(self, folder: str, actor: int, seed: int, cores: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's, which ends its actors.
-        if cores and hasattr(os, "sched_setaffinity"):
-            there = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(0, {there[(actor * cores + k) % len(there)] for k in range(cores)})
-        torch.set_num_threads(1)
-        torch.manual_seed(seed)
-        place = Path(folder)
-        run = replace(read_run(place), device="cpu", seed=seed)
-        cfg = settings_of(run)
-        env = run.task.make_env(run.preset.env, "cpu", seed)
-        policy = open_base(place / BASE_FOLDER, run) if run.base else None
-        learner = Learner(cfg.agent, env.obs_shapes, env.action_size, "cpu", seed)
-        base = None if policy is None else make_base(policy, env.num_envs)
-        self._actor = FleetActor(env, learner, base, torch.Generator(env.device).manual_seed(seed))
+    def __init__(self, folder: str, seed: int, threads: int) -> None:
+        self._folder, self._seed = Path(folder), seed
+        self._actor: FleetActor | None = None
+        os.environ["GANTRY_PHYSICS_THREADS"] = str(threads)
+
+    def begin(self) -> bool:
+        """Make the environments, if there are none yet.
+
+        Raises:
+            GantryError: As of the run's task; of no other class, since others need not travel between processes.
+        """
+        with contextlib.suppress(ValueError):  # Ctrl-C is the learner's, which ends its actors.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._actor is None:
+            with _plain_errors():
+                self._actor = self._made()
+        return True
 
     def collect(self, order: Order) -> Stretch:
-        """Follow an order."""
-        return self._actor.collect(order)
+        """Follow an order.
+
+        Raises:
+            GantryError: As of :meth:`begin`, and of the environments.
+        """
+        self.begin()
+        assert self._actor is not None
+        with _plain_errors():
+            return self._actor.collect(order)
+
+    def _made(self) -> FleetActor:
+        torch.set_num_threads(1)
+        torch.manual_seed(self._seed)
+        run = replace(read_run(self._folder), device="cpu", seed=self._seed)
+        cfg = settings_of(run)
+        env = run.task.make_env(run.preset.env, "cpu", self._seed)
+        policy = open_base(self._folder / BASE_FOLDER, run) if run.base else None
+        learner = Learner(cfg.agent, env.obs_shapes, env.action_size, "cpu", self._seed)
+        base = None if policy is None else make_base(policy, env.num_envs)
+        return FleetActor(env, learner, base, torch.Generator(env.device).manual_seed(self._seed + 1))
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except GantryError as error:
+        raise GantryError(str(error)) from None
