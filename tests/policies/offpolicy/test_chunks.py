@@ -175,8 +175,7 @@ def test_of_good_and_bad_chunks_the_policy_comes_to_prefer_the_good(kind):
     for _ in range(200):
         learner.update_critic(buffer)
     assert critic_error(learner, everything) < 0.5 * before
-    # A flow leaves the chunk that it began with later; how late depends on how a machine rounds.
-    for _ in range(1200 if kind == "flow" else 400):
+    for _ in range(400):
         metrics = learner.pretrain(buffer, 0.3)
     assert all(torch.isfinite(value) for value in metrics.values())
     one, two = begin(learner.actor.policy)
