@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
@@ -85,19 +87,18 @@ def test_actors_that_would_wait_for_ever_are_refused():
 def test_an_actor_reads_the_run_from_its_folder(tmp_path):
     from gantry_policies.off_policy.collecting.fleet import Order, acting_weights
     from gantry_policies.off_policy.learner import Learner
+    from gantry_sim.tasks.registry import find_task
     from gantry_sim.training.algorithms.off_policy import settings_of
+    from gantry_sim.training.algorithms.registry import find_algorithm
+    from gantry_sim.training.begin import begin_run
     from gantry_sim.training.link.ray_fleet import SimulatingActor
+    from gantry_sim.training.run_cfg import RunCfg
     from gantry_sim.training.run_folder import read_run
 
-    folder = tmp_path / "run"
-    done = subprocess.run(
-        command("yam-lift", "--algo", "sac", "--run-dir", str(folder), *SMALL, "--steps", "40"),
-        capture_output=True,
-        text=True,
-        timeout=STARTED_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    task = find_task("yam-lift")
+    preset = find_algorithm("sac").preset(task)
+    small = replace(preset, env=replace(preset.env, num_envs=4))
+    _, folder = begin_run(RunCfg(task, "sac", small), tmp_path / "run")
     run = read_run(folder)
     weights = acting_weights(Learner(settings_of(run).agent, run.spaces.obs_shapes, run.spaces.action_size))
     order = Order(weights, None, 0.0, 3)
@@ -116,11 +117,17 @@ def refused(*words):
     return done.returncode, done.stderr
 
 
-def test_options_that_do_not_go_together_are_refused(tmp_path):
-    code, text = refused("yam-lift", "--algo", "sac", "--ray", "auto", "--cpus", "2")
-    assert (code, "--ray and --cpus: give --actors N as well" in text) == (2, True)
-    code, text = refused("yam-lift", "--algo", "sac", "--actors", "2", "--listen", "127.0.0.1:0")
-    assert (code, "give one of them" in text) == (2, True)
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--ray", "auto", "--cpus", "2"), "--ray and --cpus: give --actors N as well"),
+        (("--actors", "2", "--listen", "127.0.0.1:0"), "give one of them"),
+        (("--actors", "0"), "--actors is 0, expected at least 1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words, answer, capsys):
+    assert main(["train", "yam-lift", "--algo", "sac", *words]) == 2
+    assert answer in capsys.readouterr().err
 
 
 @pytest.mark.slow
