@@ -56,10 +56,9 @@ def actors_of(pid):
 
 
 def wait_for(condition, process):
-    end_s = time.monotonic() + STARTED_S
+    """Result of a condition once it holds; pytest's own timeout ends a wait that is in vain."""
     while not (found := condition()):
         assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < end_s, "it did not come to that"
         time.sleep(0.05)
     return found
 
@@ -157,9 +156,7 @@ def test_ctrl_c_loses_nothing_and_the_fleet_goes_on(tmp_path):
     assert process.returncode == 130, errors
     assert "nothing is lost" in errors
     assert f"gantry train --resume {folder} --actors 2 --cpus 0.5" in errors
-    end_s = time.monotonic() + 60.0
-    while [pid for pid in actors if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < end_s, "actors are left over"
+    while [pid for pid in actors if Path(f"/proc/{pid}").exists()]:  # Actors that are left over run into the timeout.
         time.sleep(0.1)
     _, state = load_newest(folder / CHECKPOINTS)
     before = state["collector"]["env_steps"]

@@ -52,7 +52,6 @@ class StreamCollector:
     """
 
     env: BatchedEnv | None = None
-    base = None
 
     def __init__(self, stream: StepStream, feed: BufferFeed) -> None:
         self._stream, self.feed = stream, feed

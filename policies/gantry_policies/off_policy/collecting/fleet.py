@@ -130,7 +130,6 @@ class FleetCollector:
     """
 
     env: BatchedEnv | None = None
-    base = None
 
     def __init__(self, fleet: Fleet, learner: Learner, replay: ReplayBuffer) -> None:
         self._fleet, self._learner, self._replay = fleet, learner, replay

@@ -111,7 +111,7 @@ def _parts_of(run: RunCfg, folder: Path | None) -> tuple[OffPolicyCfg, DemoSet |
 
 
 def make_fleet_trainer(run: RunCfg, folder: Path, fleet: Fleet) -> OffPolicyTrainer:
-    """The learner of a run, whose steps come from a fleet of actors.
+    """Make the learner of a run that a fleet of actors collects for.
 
     Raises:
         GantryError: If demonstrations, base and environments do not fit each other.

@@ -107,7 +107,7 @@ class RayFleet:
         self._ray, self._folder, self._cfg = ray, str(folder.resolve()), cfg
         self.actors, self.envs = cfg.actors, run.preset.env.num_envs
         begun = list_checkpoints(folder / CHECKPOINTS)
-        # Other episodes than those of the processes before, whose environments begin alike.
+        # With the newest checkpoint's number in the seed, a continuation draws episodes that were not seen before.
         self._seeds = np.random.SeedSequence([run.seed, int(begun[-1].stem.split("_")[1]) if begun else 0])
         self._class = ray.remote(num_cpus=cfg.cpus, max_restarts=0)(SimulatingActor)
         self._lost = [0] * cfg.actors
@@ -124,7 +124,7 @@ class RayFleet:
         for actor, handle in enumerate(self._handles):
             self._ask(actor, handle.begin.remote)
         while self._asked:
-            if (found := self._answer(NOTICE_S)) is not None and found[1] is None:
+            if (found := self.next(NOTICE_S)) is not None and found[1] is None:
                 self._ask(found[0], self._handles[found[0]].begin.remote)
 
     def ask(self, actor: int, order: Order) -> None:
@@ -142,20 +142,6 @@ class RayFleet:
         Raises:
             GantryError: If an actor fails, was lost too often, or Ray does not answer.
         """
-        return self._answer(patience_s)
-
-    def close(self) -> None:
-        """End all actors."""
-        for handle in self._handles:
-            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
-                self._ray.kill(handle)
-
-    def _ask(self, actor: int, send: Callable[[], Any]) -> None:
-        with self._told():
-            self._asked[send()] = actor
-        self._since_s[actor] = time.monotonic()
-
-    def _answer(self, patience_s: float) -> tuple[int, Any] | None:
         with self._told():
             done, _ = self._ray.wait(list(self._asked), timeout=patience_s)
         if not done:
@@ -173,6 +159,17 @@ class RayFleet:
             return actor, None
         self._lost[actor] = 0
         return actor, answer
+
+    def close(self) -> None:
+        """End all actors."""
+        for handle in self._handles:
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
+                self._ray.kill(handle)
+
+    def _ask(self, actor: int, send: Callable[[], Any]) -> None:
+        with self._told():
+            self._asked[send()] = actor
+        self._since_s[actor] = time.monotonic()
 
     def _name_the_slow(self) -> None:
         now_s = time.monotonic()
