@@ -23,6 +23,28 @@ QUICK = {
 """Policy parameters for tests: standing takes a moment, and a busy machine is no fault."""
 
 
+OUTPUT_LINES = 30
+"""Last lines of every node's output that a failed test shows."""
+
+_open_rigs: list[Rig] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Show with a failed test how each node of the open rigs is, and its last output."""
+    report = yield
+    if report.failed:
+        for rig in _open_rigs:
+            report.sections += [node_section(process) for process in rig.processes]
+    return report
+
+
+def node_section(process) -> tuple[str, str]:
+    """Title and text of a failed test's report on one node."""
+    state = "runs" if process.exit_code is None else f"ended with {process.exit_code}"
+    return f"{process.executable} (pid {process.pid}): {state}", "\n".join(process.output.splitlines()[-OUTPUT_LINES:])
+
+
 @contextmanager
 def domain() -> Iterator[dict[str, str]]:
     """This process and its children alone in a random DDS domain."""
@@ -47,12 +69,14 @@ class Rig:
         self._make = NodeProcess
         self._environment = environment
         self._folder = folder
-        self._count = 0
+        self.processes = []
         self.operator = Operator()
 
     def process(self, executable, **parameters):
-        self._count += 1
-        return self._make(executable, self._environment, self._folder / f"{executable}{self._count}.log", **parameters)
+        log = self._folder / f"{executable}{len(self.processes) + 1}.log"
+        process = self._make(executable, self._environment, log, **parameters)
+        self.processes.append(process)
+        return process
 
     def robot(self, **parameters):
         robot = self.process("sim_robot_node", robot=ROBOT, backend="mock", rate_hz=100.0, **parameters)
@@ -100,7 +124,11 @@ def bundles(tmp_path_factory):
 def make_rig(folder):
     with domain() as environment:
         rig = Rig(environment, folder)
-        yield rig
+        _open_rigs.append(rig)
+        try:
+            yield rig
+        finally:
+            _open_rigs.remove(rig)
         rig.operator.close()
 
 

@@ -4,6 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from gantry_hardware.errors import GantryError
 from gantry_sim.physics.engine import available_engines, make_engine
 from gantry_sim.physics.threads import ThreadBatch
 
@@ -91,6 +92,16 @@ def test_randomised_models_are_those_of_mjbatch(pair):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
     np.testing.assert_allclose(pair[0].expand("body_subtreemass")[:, 1], 1.6 * factors[:, 0])
     np.testing.assert_allclose(arrays[0]["time"], [0.25, 0.25, 0.25, 0.1, 0.25])
+
+
+def test_the_number_of_threads_can_be_set(model, monkeypatch):
+    monkeypatch.setenv("GANTRY_PHYSICS_THREADS", "3")
+    assert ThreadBatch(model, 8).num_threads == 3
+    assert ThreadBatch(model, 8, 2).num_threads == 2, "what is asked for in the code wins"
+    for wrong in ("0", "-1", "2.5", "all"):
+        monkeypatch.setenv("GANTRY_PHYSICS_THREADS", wrong)
+        with pytest.raises(GantryError, match=f"GANTRY_PHYSICS_THREADS is '{wrong}', expected a number of threads"):
+            ThreadBatch(model, 8)
 
 
 def test_float32_views_do_not_round_the_state(model):

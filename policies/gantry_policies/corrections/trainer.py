@@ -25,7 +25,7 @@ from gantry_policies.common.checkpoint import UnusableCheckpointError, load_newe
 from gantry_policies.corrections.feed import BufferFeed, StepStream
 from gantry_policies.corrections.live import live_weights
 from gantry_policies.off_policy.bases import BasePolicy, is_same_base
-from gantry_policies.off_policy.collecting.tally import EpisodeTally
+from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.counters import Counters
 from gantry_policies.off_policy.replay.demos import Demo
@@ -43,30 +43,22 @@ RATE_S = 5.0
 """Time over which updates per second are told, s."""
 
 
-class StreamCollector:
-    """Takes the place of the collector that steps environments: steps come from actors.
+class StreamCollector(StepCollector):
+    """Collector of the steps that a session's actors make; its episodes are attempts, with or without help.
 
     Args:
         stream: From the actors.
         feed: To the buffers.
     """
 
-    env: BatchedEnv | None = None
-
     def __init__(self, stream: StepStream, feed: BufferFeed) -> None:
+        super().__init__()
         self._stream, self.feed = stream, feed
-        self.env_steps = 0
-        """Steps that count, those of earlier processes included."""
-        self.episodes = EpisodeTally()
-        """Attempts that were finished last, with or without help."""
         self._earned: dict[str, float] = {}
 
-    def reset(self) -> None:
-        """Actors begin their own attempts."""
-
-    def step(self, how: str | None = None, noise: float = 0.0) -> None:
+    def step(self, warmup: str | None = None, noise: float = 0.0) -> None:
         """Take steps that have come; the arguments are of collectors that act."""
-        del how, noise
+        del warmup, noise
         for actor, step in self._stream.drain(WAIT_S, MOST):
             self.feed.take(actor, step)
             self.env_steps = max(self.env_steps, self.feed.steps)
@@ -116,9 +108,8 @@ class StreamTrainer(OffPolicyTrainer):
         cfg = replace(cfg, eval_every_steps=0)
         super().__init__(env, cfg, run_dir, base=base, demos=demos, device=device, learn_threads=learn_threads)
         taught = self.taught = self._taught_buffer(env, demos)
-        self.collector = StreamCollector(  # type: ignore[assignment]
-            stream, BufferFeed(self.replay, taught, self.learner.action_scaler)
-        )
+        feed = BufferFeed(self.replay, taught, self.learner.action_scaler)
+        self.collector = self._collected = StreamCollector(stream, feed)
         self._publish, self._tell_actors = publish, tell
         self._published_s, self._published_updates = 0.0, -1
         self._rates: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
@@ -146,7 +137,7 @@ class StreamTrainer(OffPolicyTrainer):
             updates=updates,
             updates_per_s=rate,
             transitions=len(self.replay),
-            corrections=self.collector.feed.corrections,  # type: ignore[attr-defined]
+            corrections=self._collected.feed.corrections,
             text=text,
         )
 
@@ -170,7 +161,7 @@ class StreamTrainer(OffPolicyTrainer):
         except (GantryError, KeyError, TypeError, ValueError, RuntimeError) as error:
             text = " ".join(str(error).split())
             raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
-        self.collector.catch_up(int(state["collector"]["env_steps"]), patience_s=5.0)  # type: ignore[attr-defined]
+        self._collected.catch_up(int(state["collector"]["env_steps"]), patience_s=5.0)
         self._saved = self._learned()
         return path
 

@@ -24,6 +24,7 @@ from gantry_policies.off_policy.actors import PlanActor
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting.collector import Collector, Resumable
 from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector
+from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.counters import Counters
 from gantry_policies.off_policy.learner import Learner
@@ -105,10 +106,10 @@ class OffPolicyTrainer(Trainer):
         self.counters = Counters()
         generator = torch.Generator(env.device)
         generator.manual_seed(cfg.seed + 1)
-        self.collector: Collector | FleetCollector = (
+        self.collector: StepCollector = (
             Collector(env, self.learner, self.replay, base, generator, person, self.taught)
             if fleet is None
-            else FleetCollector(fleet, self.learner, self.replay)
+            else FleetCollector(fleet, self.learner, self.replay, cfg.warmup_steps)
         )
         self._actors = 0 if fleet is None else fleet.actors
         self._generator = generator
@@ -145,7 +146,7 @@ class OffPolicyTrainer(Trainer):
         cfg, counters, steps = self.cfg, self.counters, self.collector.env_steps
         learned = counters.pretrained >= cfg.pretrain_updates and counters.critic_warmed >= cfg.critic_warmup_updates
         is_judged = not cfg.eval_every_steps or self.done < counters.next_evaluation
-        return counters.prepared and learned and steps >= cfg.total_steps and is_judged
+        return counters.prepared and learned and steps >= cfg.total_steps and counters.updates_due < 1.0 and is_judged
 
     def work(self) -> Iterator[Report | None]:
         """The phases, piece by piece: demonstrations, warm-up, critic alone, learning."""
@@ -178,7 +179,7 @@ class OffPolicyTrainer(Trainer):
         try:
             return evaluate(self._eval_env, self._policy, episodes, is_stopped)
         finally:
-            if self._eval_env is self.collector.env:
+            if self._eval_env is self.collector.own_env:
                 self.collector.reset()
 
     def save_checkpoint(self) -> Path | None:
@@ -233,7 +234,11 @@ class OffPolicyTrainer(Trainer):
         path, state = saver.newest()
         processes.require_as_begun(state.get("processes", 1))
         if (actors := state.get("actors", 0)) != self._actors:
-            raise UnusableCheckpointError(f"--actors is {self._actors}, expected {actors}, as the run was begun.")
+            raise UnusableCheckpointError(
+                f"This run collects with {actors} actors; give --actors {actors}."
+                if actors
+                else "This run was begun without actors; leave out --actors."
+            )
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
@@ -284,6 +289,8 @@ class OffPolicyTrainer(Trainer):
             self.learner.share_first()
             counters.scaled = True
         yield from self._critic_warmup(self.replay, self.demos)
+        # First, so that a training that was stopped among the updates of a stretch continues with those that are due.
+        yield from self._updates(steps.env_steps)
         while True:
             # First in the loop, so that a training that was stopped before an evaluation continues with it.
             yield from self._evaluations("learn")
@@ -292,13 +299,17 @@ class OffPolicyTrainer(Trainer):
             before = steps.env_steps
             steps.step()
             counters.updates_due += (steps.env_steps - before) * cfg.updates_per_step / cfg.agent.critic_updates
-            metrics = {}
-            while counters.updates_due >= 1.0:
-                metrics = self._learn(lambda: self.learner.update(self.replay, self.demos))
-                counters.updates_due -= 1.0
-                if self._actors:  # Many updates follow a stretch.
-                    yield None
-            yield self._told("learn", metrics, before, steps.env_steps)
+            yield from self._updates(before)
+
+    def _updates(self, before: int) -> Iterator[Report | None]:
+        """The updates that are due; ``before`` is the number of steps before those that they follow."""
+        counters, metrics = self.counters, {}
+        while counters.updates_due >= 1.0:
+            metrics = self._learn(lambda: self.learner.update(self.replay, self.demos))
+            counters.updates_due -= 1.0
+            if self._actors and counters.updates_due >= 1.0:  # Many updates follow a stretch.
+                yield None
+        yield self._told("learn", metrics, before, self.collector.env_steps)
 
     def _critic_warmup(self, replay: ReplayBuffer | None, demos: ReplayBuffer | None) -> Iterator[Report | None]:
         """Updates of the critic alone, from two buffers."""
@@ -356,7 +367,7 @@ class OffPolicyTrainer(Trainer):
     def _look(self) -> Evaluation | None:
         """An evaluation, None if it was left; its own environments are then as they were before."""
         env = self._eval_env
-        own = env if env is not self.collector.env and isinstance(env, Resumable) else None
+        own = env if env is not self.collector.own_env and isinstance(env, Resumable) else None
         before = None if own is None else own.training_state()
         try:
             return self._evaluated(self.cfg.eval_episodes, lambda: self.is_stopping)

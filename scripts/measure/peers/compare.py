@@ -46,8 +46,10 @@ FULL_EPISODE = 1000
 """Control steps of UniLab's episodes, by which its logged error is divided."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
-Rates = dict[str, float]
-"""``collect`` and ``train``: control steps per second."""
+Numbers = dict[str, float]
+"""One measurement: name -> control steps per second, or time in milliseconds."""
+RATES = {"collect": "without learning", "train": "with learning"}
+"""Numbers of a training in control steps per second, in words."""
 
 
 def run(words: list[str], folder: Path, **options: Any) -> str:
@@ -70,7 +72,7 @@ def trained(python: str, task: str, folder: Path, *words: str) -> list[dict[str,
     return list(read_metrics(folder / "run" / METRICS_FILE, "train"))
 
 
-def rates_of(rows: list[dict[str, Any]]) -> Rates:
+def rates_of(rows: list[dict[str, Any]]) -> Numbers:
     """Medians of the iterations that count."""
     names = {"collect": "collect_steps_per_s", "train": "steps_per_s"}
     return {key: statistics.median(row[name] for row in rows[SETTLED:]) for key, name in names.items()}
@@ -103,7 +105,7 @@ def unilab(folder: Path, *changes: str) -> list[dict[str, float]]:
     return found
 
 
-def unilab_rates(folder: Path, iterations: int) -> Rates:
+def unilab_rates(folder: Path, iterations: int) -> Numbers:
     """Rates of a short training with UniLab's recipe."""
     rows = unilab(folder, f"algo.max_iterations={iterations}")
     size = rows[0]["steps"]
@@ -122,7 +124,7 @@ def paired(what: str, peer: str, unit: str, ours: list[float], theirs: list[floa
     return Row("peers", what, unit, value, min(ours), max(ours), peer, other, spread)
 
 
-def in_turns(pairs: int, ours: Callable[[], Rates], theirs: Callable[[], Rates]) -> list[tuple[Rates, Rates]]:
+def in_turns(pairs: int, ours: Callable[[], Numbers], theirs: Callable[[], Numbers]) -> list[tuple[Numbers, Numbers]]:
     """Measurements of both, one after the other."""
     found = []
     for pair in range(1, pairs + 1):
@@ -131,24 +133,38 @@ def in_turns(pairs: int, ours: Callable[[], Rates], theirs: Callable[[], Rates])
     return found
 
 
-def told(rates: Rates) -> str:
+def told(rates: Numbers) -> str:
     """Numbers in words."""
     return ", ".join(f"{name} {value:.4g}" for name, value in rates.items())
 
 
-def rows_of_rates(what: str, peer: str, found: list[tuple[Rates, Rates]]) -> list[Row]:
-    """Rows with and without learning."""
-    words = {"collect": "without learning", "train": "with learning"}
+def rows_of(
+    words: dict[str, str], peer: str, unit: str, found: list[tuple[Numbers, Numbers]], theirs: str | None = None
+) -> list[Row]:
+    """A row for each of our numbers.
+
+    Args:
+        words: Name of the number -> what it is.
+        peer: What it is compared with.
+        unit: Of the numbers.
+        found: Measurements of both.
+        theirs: Name of the peer's number; None for the same.
+    """
     return [
-        paired(f"{what}, {word}", peer, "steps/s", [a[name] for a, _ in found], [b[name] for _, b in found])
+        paired(word, peer, unit, [a[name] for a, _ in found], [b[theirs or name] for _, b in found])
         for name, word in words.items()
     ]
+
+
+def rows_of_rates(what: str, peer: str, found: list[tuple[Numbers, Numbers]]) -> list[Row]:
+    """Rows with and without learning."""
+    return rows_of({name: f"{what}, {word}" for name, word in RATES.items()}, peer, "steps/s", found)
 
 
 def against_unilab(folder: Path, pairs: int, iterations: int) -> list[Row]:
     """Short trainings of a Go2 on level ground, each as its makers ship it."""
 
-    def ours() -> Rates:
+    def ours() -> Numbers:
         return rates_of(trained(sys.executable, TASK, folder, "--steps", str(24_576 * iterations)))
 
     found = in_turns(pairs, ours, lambda: unilab_rates(folder, iterations))
@@ -159,10 +175,10 @@ def against_isaaclab(folder: Path, pairs: int, iterations: int) -> list[Row]:
     """Isaac Lab's Go2 on level ground, with this project's PPO and Isaac Lab's numbers, beside the preset `cpu`."""
     steps = str(ISAAC_ENVS * 24 * iterations)
 
-    def ours() -> Rates:
+    def ours() -> Numbers:
         return rates_of(trained(sys.executable, TASK, folder, "--steps", str(24_576 * iterations)))
 
-    def theirs() -> Rates:
+    def theirs() -> Numbers:
         words = ("--steps", steps, "--set", f"env.num_envs={ISAAC_ENVS}")
         return rates_of(trained(str(ISAACLAB), ISAAC_TASK, folder, *words))
 
@@ -176,7 +192,7 @@ def against_envpool(folder: Path, pairs: int, iterations: int) -> list[Row]:
     del iterations
     rate_file, script = folder / "sim.json", Path(__file__).with_name("envpool_rate.py")
 
-    def ours() -> Rates:
+    def ours() -> Numbers:
         words = ["--task", "velocity-flat-go1", "--envs", str(ENVPOOL_ENVS), "--seconds", str(ENVPOOL_S)]
         command = [sys.executable, "-m", "gantry_deploy.cli.main", "bench", "sim", "--no-mjlab", "--repeats", "1"]
         run([*command, *words, "--iterations", "0", "--json", str(rate_file)], folder)
@@ -186,20 +202,20 @@ def against_envpool(folder: Path, pairs: int, iterations: int) -> list[Row]:
             for name, part in (("mjlab", result["results"][0]), ("preset", result["preset"]["environment_alone"]))
         }
 
-    def theirs() -> Rates:
+    def theirs() -> Numbers:
         words = [str(ENVPOOL), str(script), ENVPOOL_TASK, str(ENVPOOL_ENVS), str(ENVPOOL_S)]
-        return {"steps": json.loads(run(words, folder))["steps_per_s"]}
+        result = json.loads(run(words, folder))
+        versions.add(result["version"])
+        return {"steps": result["steps_per_s"]}
 
+    versions: set[str] = set()
     found = in_turns(pairs, ours, theirs)
-    peer = f"EnvPool 1.2.5, {ENVPOOL_TASK}, {ENVPOOL_ENVS} environments"
+    peer = f"EnvPool {', '.join(versions)}, {ENVPOOL_TASK}, {ENVPOOL_ENVS} environments"
     words = {
         "preset": "preset cpu of velocity-flat-go1, without learning",
         "mjlab": f"mjlab's unmodified Go1 task, {ENVPOOL_ENVS} environments, without learning",
     }
-    return [
-        paired(word, peer, "steps/s", [a[name] for a, _ in found], [b["steps"] for _, b in found])
-        for name, word in words.items()
-    ]
+    return rows_of(words, peer, "steps/s", found, theirs="steps")
 
 
 def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -208,7 +224,7 @@ def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
     binary = folder / "loop"
     run(["g++", "-O3", "-march=native", str(Path(__file__).with_name("loop.cpp")), "-o", str(binary)], folder)
 
-    def ours() -> Rates:
+    def ours() -> Numbers:
         told = folder / "runtime.json"
         words = ["--rates", str(LOOP_HZ), "--seconds", str(LOOP_S), "--iterations", str(LOOP_STEPS), "--no-ros"]
         command = [sys.executable, "-m", "gantry_deploy.cli.main", "bench", "runtime", *words, "--json", str(told)]
@@ -222,7 +238,7 @@ def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
             "jitter": 1e3 * loop["timing"]["jitter"]["p99_s"],
         }
 
-    def theirs() -> Rates:
+    def theirs() -> Numbers:
         found = json.loads(run([str(binary), str(LOOP_HZ), str(LOOP_S), str(LOOP_STEPS)], folder))
         return {
             "p50": 1e3 * found["step_p50_s"],
@@ -236,11 +252,7 @@ def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
         "p99": "policy step, 99th percentile",
         "jitter": f"loop without physics, {LOOP_HZ:g} Hz: distance from the period, 99th percentile",
     }
-    peer = "a plain C++ loop without safety, limits and recording"
-    return [
-        paired(word, peer, "ms", [a[name] for a, _ in found], [b[name] for _, b in found])
-        for name, word in words.items()
-    ]
+    return rows_of(words, "a plain C++ loop without safety, limits and recording", "ms", found)
 
 
 def whole_recipes(folder: Path, pairs: int, iterations: int) -> list[Row]:

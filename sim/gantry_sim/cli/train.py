@@ -15,6 +15,15 @@ from gantry_deploy.cli.command import Command, UsageError, add_json_option, coun
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.dynamics import load_dynamics
 from gantry_hardware.training.launcher import launched
+from gantry_sim.cli.actor_options import (
+    actor_words,
+    add_actor_options,
+    check_actors,
+    fleet_of,
+    link_lines,
+    listen_of,
+    told_address,
+)
 from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
@@ -27,15 +36,6 @@ from gantry_sim.cli.common import (
     print_verdicts,
     steps,
     whole,
-)
-from gantry_sim.cli.listening import (
-    actor_words,
-    add_actor_options,
-    check_actors,
-    fleet_of,
-    link_lines,
-    listen_of,
-    told_address,
 )
 from gantry_sim.cli.way_back import log_scores, over_text, stopped_text, way_back
 from gantry_sim.tasks.catalogue import require_preset
@@ -266,7 +266,7 @@ def _learn(args: argparse.Namespace, begin: Callable[[], tuple[RunCfg, Path, boo
         if not processes.is_first():
             return {"run": str(folder), "complete": True}
         if trainer.had_ended:
-            print(over_text(run, folder, trainer))
+            print(over_text(run, folder, trainer, actor_words(args)))
             if _is_finished(args, run, folder):
                 return {"run": str(folder), "task": run.task.name, "complete": True, "env_steps": trainer.env_steps}
             print("What is missing of its evaluation and its bundle is made now.")

@@ -47,13 +47,14 @@ def cost_text(redone: str) -> str:
     return f"{redone}, which had begun, is done again" if redone else "nothing is lost"
 
 
-def over_text(run: RunCfg, folder: Path, trainer: Trainer) -> str:
+def over_text(run: RunCfg, folder: Path, trainer: Trainer, also: str = "") -> str:
     """End of a training that was resumed though nothing was left to do, and how it can be made longer.
 
     Args:
         run: As it is written down.
         folder: Its folder.
         trainer: The training as it was resumed.
+        also: Options that are needed again, as of :func:`way_back`.
     """
     from gantry_sim.training.run_folder import algorithm_of
 
@@ -66,7 +67,7 @@ def over_text(run: RunCfg, folder: Path, trainer: Trainer) -> str:
     if algorithm.length not in algorithm.may_grow:
         return f"{text}\nSuch a run stays as long as it was; a longer one is a new run, with a larger --steps."
     longer = 2 * int(getattr(run.preset.learner, algorithm.length))
-    return f"{text}\nGo further with: gantry train --resume {folder} --steps {steps_text(longer)}"
+    return f"{text}\nGo further with: gantry train --resume {folder} --steps {steps_text(longer)}{also and f' {also}'}"
 
 
 def log_scores(folder: Path, scores: dict[str, Any], step: int) -> None:

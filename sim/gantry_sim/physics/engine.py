@@ -75,11 +75,10 @@ def make_engine(model: mujoco.MjModel, num_envs: int, num_threads: int = 0, name
     name = name or os.environ.get("GANTRY_PHYSICS_ENGINE") or available[0]
     if name not in available:
         raise UnknownNameError("physics engine", name, available)
-    from gantry_sim.physics.threads import ThreadBatch, usable_cores
+    from gantry_sim.physics.threads import ThreadBatch, physics_threads
 
-    count = num_threads or usable_cores()
     if name == "mjbatch":
         from mjbatch import Batch
 
-        return Batch(model, num_envs, count)
-    return ThreadBatch(model, num_envs, count)
+        return Batch(model, num_envs, num_threads or physics_threads())
+    return ThreadBatch(model, num_envs, num_threads)

@@ -60,7 +60,7 @@ class _Worker:
     """Expanded scalars to set: ``model.opt`` or ``model.stat``, the name of the attribute, and the (N,) values."""
 
 
-def usable_cores() -> int:
+def physics_threads() -> int:
     """Threads of physics: ``GANTRY_PHYSICS_THREADS``, or the cores that this process may use, or all of them where the
     system does not say.
 
@@ -87,7 +87,7 @@ class ThreadBatch:
         if num_sims < 1:
             raise ValueError(f"A batch needs at least one simulation, got {num_sims}.")
         self.num_sims = num_sims
-        self.num_threads = max(1, min(num_threads or usable_cores(), num_sims))
+        self.num_threads = max(1, min(num_threads or physics_threads(), num_sims))
         self._model = copy.copy(model)
         self._workers = [_Worker(copy.copy(model), mujoco.MjData(model), [], [], []) for _ in range(self.num_threads)]
         self._pool = ThreadPoolExecutor(self.num_threads, thread_name_prefix="physics")

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,34 +99,35 @@ def train(
         if begun:
             load_newest(folder / CHECKPOINTS)  # says that none can be read before anything is built
         with contextlib.ExitStack() as stack:
-            address = ""
             if listen is None:
-                trainer = stack.enter_context(_own_trainer(run, folder, fleet))
+                trainer, start = _own_trainer(run, folder, fleet, stack)
                 if begun:
                     trainer.resume()
             else:
                 from gantry_sim.training.link.listening import listening_trainer
 
                 trainer, server = stack.enter_context(listening_trainer(run, folder, listen, export_run))
-                address = server.address
+                start = partial(on_address, server.address)
             if begun and trainer.is_over(run.minutes):
                 trainer.had_ended = True
                 return trainer, True
-            if address:
-                on_address(address)
+            start()
             if resume and processes.is_first():
                 add_session(folder, trainer.done)
             with stop_on_interrupt(trainer.stop):
                 return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)
 
 
-def _own_trainer(run: RunCfg, folder: Path, fleet: FleetCfg | None) -> contextlib.AbstractContextManager[Trainer]:
-    """The training of a run in own environments, or in those of a fleet."""
+def _own_trainer(
+    run: RunCfg, folder: Path, fleet: FleetCfg | None, stack: contextlib.ExitStack
+) -> tuple[Trainer, Callable[[], None]]:
+    """The training of a run in own environments, or in those of a fleet, and what is to be started before it trains."""
     if fleet is None:
-        return contextlib.nullcontext(build_trainer(run, folder))
-    from gantry_sim.training.link.ray_fleet import fleet_trainer
+        return build_trainer(run, folder), lambda: None
+    from gantry_sim.training.link.ray_fleet import RayFleet, fleet_trainer
 
-    return fleet_trainer(run, folder, fleet)
+    actors = stack.enter_context(RayFleet(folder, run, fleet))
+    return fleet_trainer(run, folder, actors), actors.start
 
 
 def remove_untrained(folder: Path, *, created: bool) -> None:

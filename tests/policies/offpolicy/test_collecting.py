@@ -130,7 +130,7 @@ def test_trap_4_what_is_stored_is_what_was_executed_and_not_the_sum_before_the_c
 
 def test_trap_7_a_reset_between_phases_begins_an_episode_for_base_and_buffer():
     collector = collector_of(Script([(9, True)]))
-    run(collector, 3, how="base_noise", noise=0.1)
+    run(collector, 3, warmup="base_noise", noise=0.1)
     collector.reset()
     collector.step()
     batch = collector.replay.gather(collector.replay.transitions(), Lookahead(4, 0.5))
@@ -153,13 +153,13 @@ def test_trap_7_also_where_the_new_episode_looks_like_the_old_one():
 
 
 def test_warm_up_by_the_base_by_chance_and_by_the_policy():
-    batch = run(collector_of(Script([(9, True)])), 80, how="base_noise", noise=0.2)
+    batch = run(collector_of(Script([(9, True)])), 80, warmup="base_noise", noise=0.2)
     off = batch.action - batch.base_action
     assert off.abs().max() <= 0.2 + 1e-6
     assert off.std().item() == pytest.approx(0.4 / 12**0.5, rel=0.2)
-    batch = run(collector_of(Script([(9, True)])), 80, how="uniform")
+    batch = run(collector_of(Script([(9, True)])), 80, warmup="uniform")
     assert batch.action.std().item() == pytest.approx(2 / 12**0.5, rel=0.2)
-    batch = run(collector_of(Script([(9, True)])), 10, how="policy")
+    batch = run(collector_of(Script([(9, True)])), 10, warmup="policy")
     assert torch.equal(batch.action, batch.base_action)  # a fresh residual corrects nothing
     alone = collector_of(Script([(9, True)]), base=False, actor=ActorCfg(hidden=(8,)))
     assert run(alone, 3).base_action is None

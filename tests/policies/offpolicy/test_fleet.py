@@ -57,6 +57,13 @@ class Counting:
         return EnvStep(self.reset(), next_obs, success.float(), success, torch.tensor(late), success)
 
 
+class Constant(Counting):
+    """Environments that show nothing but 0."""
+
+    def reset(self):
+        return {"state": torch.zeros(self.num_envs, 1)}
+
+
 def chunk(obs):
     """Plan of four steps; observation 203 gives 0.2030, 0.2031, ..."""
     return obs["state"][:, None] / 1000 + torch.arange(4.0)[:, None] / 10000
@@ -65,14 +72,14 @@ def chunk(obs):
 class HereFleet:
     """Actors in this process, which answer in the order that they were asked in."""
 
-    def __init__(self, cfg=SAC, plans=PLANS, steps=3, seed=5):
+    def __init__(self, cfg=SAC, plans=PLANS, steps=3, seed=5, kind=Counting):
         self.actors, self.envs, self.steps = len(plans), len(plans[0]), steps
-        self.cfg, self.plans, self.seed = cfg, plans, seed
+        self.cfg, self.plans, self.seed, self.kind = cfg, plans, seed, kind
         self.members = [self.begin(place) for place in range(self.actors)]
         self.waiting, self.orders, self.silent, self.dying = [], [], False, []
 
     def begin(self, place):
-        env = Counting(self.plans[place])
+        env = self.kind(self.plans[place])
         learner = Learner(self.cfg, env.obs_shapes, env.action_size, seed=self.seed + place)
         base = ChunkedBase(chunk, env.num_envs) if self.cfg.actor.residual else None
         return FleetActor(env, learner, base, torch.Generator().manual_seed(place))
@@ -93,12 +100,12 @@ class HereFleet:
         return actor, self.members[actor].collect(order)
 
 
-def collector_of(fleet, cfg=SAC, seed=0):
+def collector_of(fleet, cfg=SAC, seed=0, warmup_steps=1000):
     env = Counting([[(3, True)]])
     learner = Learner(cfg, env.obs_shapes, env.action_size, seed=seed)
     count = fleet.actors * fleet.envs
     replay = ReplayBuffer(100 * count, count, env.obs_shapes, env.action_size, cfg.actor.residual)
-    return FleetCollector(fleet, learner, replay), learner, replay
+    return FleetCollector(fleet, learner, replay, warmup_steps), learner, replay
 
 
 def column(replay, env):
@@ -136,31 +143,63 @@ def test_finished_episodes_of_all_actors_are_tallied():
 def test_actors_act_with_the_weights_of_their_order():
     fleet = HereFleet()
     collector, learner, _ = collector_of(fleet)
-    collector.step(how="uniform")
+    obs = {"state": torch.tensor([[3.0]])}
+    before = learner.act(obs)
+    collector.step()
     with torch.no_grad():
         for value in learner.actor.parameters():
             value.fill_(0.25)
     learner.state_scaler.fit(torch.arange(10.0)[:, None])
     collector.step()
-    assert [order.how for order in fleet.orders] == ["uniform", "uniform", "uniform", None]
-    fleet.members[0].collect(Order(acting_weights(learner), None, 0.0, 1))
-    obs = {"state": torch.tensor([[3.0]])}
-    own = fleet.members[0]._learner
-    assert torch.equal(own.act(obs), learner.act(obs))
-    assert not torch.equal(Learner(SAC, {"state": (1,)}, 1, seed=9).act(obs), learner.act(obs))
+    assert not torch.equal(learner.act(obs), before)
+    # Two first orders, one after the first answer, one after the second, when the learner had changed.
+    for order, expected in zip(fleet.orders, [before, before, before, learner.act(obs)], strict=True):
+        member = HereFleet().members[0]
+        member.collect(replace(order, steps=1))
+        assert torch.equal(member._learner.act(obs), expected)
+
+
+def test_a_warm_up_has_the_steps_that_were_asked_for():
+    """Orders of 40 steps; actors that still work count, so that the fourth order is the learner's."""
+    fleet = HereFleet(plans=PLANS * 4, steps=20)
+    collector, *_ = collector_of(fleet, warmup_steps=120)
+    for _ in range(3):
+        collector.step("uniform")
+    assert [order.warmup for order in fleet.orders] == ["uniform"] * 3 + [None] * 8
+
+
+def test_what_environments_write_over_is_kept():
+    """An engine hands out the same arrays in every step."""
+
+    class InPlace(Counting):
+        def __init__(self, plans):
+            super().__init__(plans)
+            self.shown = torch.zeros(len(plans), 1)
+
+        def reset(self):
+            self.shown.copy_(super().reset()["state"])
+            return {"state": self.shown}
+
+    learner = Learner(SAC, {"state": (1,)}, 1)
+    actor = FleetActor(InPlace([[(9, True)]]), learner, None, torch.Generator())
+    found = actor.collect(Order(acting_weights(learner), None, 0.0, 3))
+    assert [int(item["next_obs"]["state"]) for item in found.transitions] == [1, 2, 3]
 
 
 def test_an_actor_that_begins_again_does_not_continue_an_episode():
-    fleet = HereFleet(plans=([[(9, True)]],))
+    """Also where its first observation is the last one of the actor that was lost: here every observation is 0."""
+    fleet = HereFleet(plans=([[(9, True)]],), kind=Constant)
     collector, _, replay = collector_of(fleet)
     collector.step()
     fleet.dying.append(0)
     collector.step()
     assert collector.env_steps == 3, "what a lost actor has not sent is not there"
     collector.step()
-    assert column(replay, 0) == [(0, 1, 0), (1, 2, 0), (2, 3, 0), (0, 1, 0), (1, 2, 0), (2, 3, 0)]
-    ahead = replay.gather(replay.transitions()[2:3], Lookahead(3, 0.5))
-    assert float(ahead.next_obs["state"]) == 3.0, "a window of three steps ends where the lost actor ended"
+    first = replay.transitions()
+    assert len(first) == 6
+    # A window of three steps from the lost actor's last one ends with it; from its first one it holds all three.
+    windows = replay.gather(first[[0, 2, 3]], Lookahead(3, 0.5))
+    assert windows.discount.flatten().tolist() == [0.125, 0.5, 0.125]
 
 
 def test_a_base_acts_in_the_actors():
@@ -261,6 +300,29 @@ def test_a_stop_is_heeded_between_the_updates_of_a_stretch(tmp_path):
     assert again.counters.updates_due == trainer.counters.updates_due
 
 
+def test_the_updates_of_the_last_stretch_are_made_after_a_stop_among_them(tmp_path):
+    def made(folder):
+        return trained(folder, total=48, updates_per_step=8.0)
+
+    straight, stopped = made(tmp_path / "straight"), made(tmp_path / "stopped")
+    assert straight.train()
+    update = stopped.learner.update
+
+    def stopping(*args):
+        if stopped.env_steps >= 48:
+            stopped.stop()
+        return update(*args)
+
+    stopped.learner.update = stopping
+    assert not stopped.train()
+    assert stopped.learner.critic_updates < straight.learner.critic_updates
+    again = made(tmp_path / "stopped")
+    again.resume()
+    assert not again.is_complete
+    assert again.train()
+    assert again.learner.critic_updates == straight.learner.critic_updates
+
+
 def test_it_is_evaluated_in_an_environment_of_its_own(tmp_path):
     trainer = trained(tmp_path, eval_every_steps=24)
     rows = []
@@ -268,8 +330,15 @@ def test_it_is_evaluated_in_an_environment_of_its_own(tmp_path):
     assert [row.evaluation.success_once.mean for row in rows if row.evaluation] == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(("plans", "there"), [(PLANS[:1], 1), (None, 0)])
-def test_another_number_of_actors_cannot_go_on(tmp_path, plans, there):
-    trained(tmp_path).train()
-    with pytest.raises(UnusableCheckpointError, match=f"--actors is {there}, expected 2"):
+@pytest.mark.parametrize(
+    ("begun", "plans", "answer"),
+    [
+        (PLANS, PLANS[:1], "collects with 2 actors; give --actors 2"),
+        (PLANS, None, "collects with 2 actors; give --actors 2"),
+        (None, PLANS, "begun without actors; leave out --actors"),
+    ],
+)
+def test_another_number_of_actors_cannot_go_on(tmp_path, begun, plans, answer):
+    trained(tmp_path, plans=begun).train()
+    with pytest.raises(UnusableCheckpointError, match=answer):
         trained(tmp_path, plans=plans, total=96).resume()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -12,6 +13,7 @@ from gantry_policies.common.batched_env import BatchedEnv, EnvStep, Observation,
 from gantry_policies.common.border import require_finite
 from gantry_policies.corrections.person import HelpTally, Person
 from gantry_policies.off_policy.bases import BasePolicy
+from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.collecting.tally import EpisodeTally
 from gantry_policies.off_policy.config import WARMUPS
 from gantry_policies.off_policy.learner import Learner
@@ -48,7 +50,7 @@ class TransitionSink(Protocol):
         ...
 
 
-class Collector:
+class Collector(StepCollector):
     """Acts, steps, asks the base, and stores.
 
     After a step the base is asked about the last observation of episodes that ran out of time, without using anything
@@ -65,6 +67,7 @@ class Collector:
         generator: Of the noise in warm-up, on the environments' device.
         person: Corrects the policy; None for none.
         taught: Buffer of demonstrations and corrections, of as many environments; needed with a person.
+        episodes: Tally of finished episodes; None for a new one.
     """
 
     def __init__(
@@ -76,7 +79,9 @@ class Collector:
         generator: torch.Generator,
         person: Person | None = None,
         taught: ReplayBuffer | None = None,
+        episodes: EpisodeTally | None = None,
     ) -> None:
+        super().__init__(episodes)
         if person is not None and taught is None:
             raise GantryError("A person's corrections need a buffer of their own, but there is none.")
         self.env = env
@@ -87,15 +92,17 @@ class Collector:
         self.taught = taught
         self.help = HelpTally(env.num_envs)
         """Counts of what a person did."""
-        self.env_steps = 0
-        """Steps of all environments together."""
-        self.episodes = EpisodeTally()
         self._generator = generator
         self._penalties = GripperPenalties(env.num_envs, learner.cfg.gripper.charge, learner.device)
         self._obs: Observation | None = None
         self._base_action: Tensor | None = None
         self._succeeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self._earned = torch.zeros(env.num_envs, device=env.device)
+
+    @property
+    def own_env(self) -> BatchedEnv:
+        """The environments."""
+        return self.env
 
     def reset(self) -> None:
         """New episodes everywhere; what is stored next does not follow what was stored last."""
@@ -112,13 +119,12 @@ class Collector:
         self._base_action = self._base_acts(self._obs)
 
     @torch.no_grad()
-    def step(self, how: str | None = None, noise: float = 0.0) -> None:
+    def step(self, warmup: str | None = None, noise: float = 0.0) -> None:
         """One step of every environment.
 
         Args:
-            how: In a warm-up, the policy that acts, a name of :data:`~gantry_policies.off_policy.config.WARMUPS`;
-            otherwise the learner, exploring. noise: Half-width of the noise around the base's action in a warm-up by
-            it, in scaled units.
+            warmup: As of :meth:`StepCollector.step`.
+            noise: As there.
 
         Raises:
             GantryError: If the base should act and there is none, or an action is not finite.
@@ -127,7 +133,7 @@ class Collector:
         if self._obs is None:
             self.reset()
         assert self._obs is not None
-        action = self._choose(self._obs, how, noise)
+        action = self._choose(self._obs, warmup, noise)
         if not bool(torch.isfinite(action).all()):
             raise GantryError(f"The policy's action is not finite after {self.env_steps} environment steps.")
         action, by_person = self._corrected(self._obs, action)
@@ -193,7 +199,7 @@ class Collector:
         Args:
             inside: Whether to ask the environments for their state; not where they have broken down.
         """
-        state: dict[str, Any] = {"env_steps": self.env_steps, **self.episodes.state(), "inside": None}
+        state = super().state()
         whole = inside and self._resumes_inside() and (self.base is None or isinstance(self.base, Resumable))
         if self._obs is not None and whole:
             state["inside"] = {
@@ -206,10 +212,9 @@ class Collector:
             }
         return state
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Put it back; environments that do not offer their state begin new episodes."""
-        self.env_steps = state["env_steps"]
-        self.episodes.restore(state)
+        super().restore(state)
         inside = state["inside"]
         if inside is None:
             self.replay.end_episodes()
@@ -229,13 +234,13 @@ class Collector:
         """Whether the environments can go on inside their episodes."""
         return isinstance(self.env, Resumable) and getattr(self.env, "resumes_inside", True)
 
-    def _choose(self, obs: Observation, how: str | None, noise: float) -> Tensor:
+    def _choose(self, obs: Observation, warmup: str | None, noise: float) -> Tensor:
         """``(N, n)``: scaled actions as they are executed, so as they are stored."""
-        if how in (None, WARMUPS[2]):
+        if warmup in (None, WARMUPS[2]):
             return self.learner.act(on_device(obs, self.learner.device), self._base_action, explore=True)
         shape, device = (self.env.num_envs, self.env.action_size), self.env.device
         drawn = (2.0 * torch.rand(shape, generator=self._generator, device=device) - 1.0).to(self.learner.device)
-        if how == WARMUPS[1]:
+        if warmup == WARMUPS[1]:
             return drawn
         if self._base_action is None:
             raise GantryError("The warm-up is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")

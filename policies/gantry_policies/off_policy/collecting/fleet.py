@@ -1,7 +1,7 @@
 """Steps of a fleet: actors that each simulate environments with a copy of the policy.
 
-Actors collect while the learner learns. Each answer is followed by an order with the newest weights, so with a learner
-that is the slower part an actor's steps are behind by the updates of as many stretches as there are actors.
+Actors collect while the learner learns. Each answer is followed by an order with the newest weights. With K actors and
+a learner that is the slower part, a step was chosen by weights that are up to K stretches' updates old.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from gantry_policies.common.batched_env import BatchedEnv
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.collecting.collector import Collector
+from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.collecting.tally import EpisodeTally
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import acting_parts
@@ -32,8 +33,8 @@ class Order:
 
     weights: Mapping[str, Any]
     """Policy that acts, see :func:`acting_weights`."""
-    how: str | None
-    """Policy of a warm-up in place of the learner's, see :meth:`Collector.step`."""
+    warmup: str | None
+    """Policy of a warm-up in place of the learner's, see :meth:`StepCollector.step`."""
     noise: float
     """Half-width of the noise around a base's action in a warm-up, in scaled units."""
     steps: int = STRETCH_STEPS
@@ -65,8 +66,11 @@ class Fleet(Protocol):
         ...
 
     def next(self, patience_s: float) -> tuple[int, Stretch | None] | None:
-        """An actor without an order, and its answer, None of one that was lost and has begun again; None where every
-        actor still works after ``patience_s`` seconds.
+        """Wait for an answer, for ``patience_s`` seconds at most.
+
+        Returns:
+            Number of an actor, which has no order now, and its answer: None if it was lost and has begun again. None in
+            place of both if no actor has answered.
 
         Raises:
             GantryError: If an actor fails, or was lost too often.
@@ -102,10 +106,9 @@ class FleetActor:
 
     def __init__(self, env: BatchedEnv, learner: Learner, base: BasePolicy | None, generator: torch.Generator) -> None:
         env.keep_final_obs = True
-        self._learner, self._episodes = learner, _Episodes()
+        self._learner, self._episodes = learner, EpisodeTally(limit=None)
         self._record = _Record(learner.cfg.actor.residual, set(env.obs_shapes))
-        self._collector = Collector(env, learner, self._record, base, generator)
-        self._collector.episodes = self._episodes
+        self._collector = Collector(env, learner, self._record, base, generator, episodes=self._episodes)
 
     def collect(self, order: Order) -> Stretch:
         """Follow an order.
@@ -115,55 +118,63 @@ class FleetActor:
         """
         load_acting_weights(self._learner, order.weights)
         for _ in range(order.steps):
-            self._collector.step(order.how, order.noise)
-        transitions, is_first = self._record.taken()
-        return Stretch(transitions, self._episodes.taken(), is_first)
+            self._collector.step(order.warmup, order.noise)
+        transitions, is_first = self._record.take_all()
+        return Stretch(transitions, self._episodes.take_all(), is_first)
 
 
-class FleetCollector:
-    """Takes the place of the collector that steps environments: a fleet does.
+class FleetCollector(StepCollector):
+    """Collector of the steps that a fleet makes.
 
     Args:
         fleet: The actors; those of place k write to the columns of the buffer from ``k * fleet.envs`` on.
         learner: Its weights go with each order.
         replay: Buffer of all environments of the fleet.
+        warmup_steps: Steps of all environments that a warm-up's policy makes; orders beyond them are the learner's,
+            also while answers to earlier ones are awaited.
     """
 
-    env: BatchedEnv | None = None
-
-    def __init__(self, fleet: Fleet, learner: Learner, replay: ReplayBuffer) -> None:
+    def __init__(self, fleet: Fleet, learner: Learner, replay: ReplayBuffer, warmup_steps: int) -> None:
+        super().__init__()
         self._fleet, self._learner, self._replay = fleet, learner, replay
-        self._has_begun = False
-        self.env_steps = 0
-        """Steps of all environments together."""
-        self.episodes = EpisodeTally()
+        self._warmup_steps = warmup_steps
+        self._ordered: list[int] = []
 
-    def reset(self) -> None:
-        """No effect: evaluations have environments of their own."""
-
-    def step(self, how: str | None = None, noise: float = 0.0) -> None:
+    def step(self, warmup: str | None = None, noise: float = 0.0) -> None:
         """Store what one actor has collected, if any has, and send it its next order.
 
         Args:
-            how: As of :meth:`Collector.step`.
+            warmup: As of :meth:`StepCollector.step`.
             noise: As there.
 
         Raises:
             GantryError: If an actor fails, or was lost too often.
         """
-        if not self._has_begun:
-            order = Order(acting_weights(self._learner), how, noise)
+        if not self._ordered:
+            self._ordered = [0] * self._fleet.actors
+            weights = acting_weights(self._learner)
             for actor in range(self._fleet.actors):
-                self._fleet.ask(actor, order)
-            self._has_begun = True
+                self._ask(actor, weights, warmup, noise)
         found = self._fleet.next(WAIT_S)
         if found is None:
             return
         actor, stretch = found
+        self._ordered[actor] = 0
+        if stretch is not None:
+            self.env_steps += len(stretch.transitions) * self._fleet.envs
         # First the order, so that the actor collects while this is stored and learned from.
-        self._fleet.ask(actor, Order(acting_weights(self._learner), how, noise))
-        if stretch is None:
-            return
+        self._ask(actor, acting_weights(self._learner), warmup, noise)
+        if stretch is not None:
+            self._store(actor, stretch)
+
+    def _ask(self, actor: int, weights: Mapping[str, Any], warmup: str | None, noise: float) -> None:
+        if self.env_steps + sum(self._ordered) >= self._warmup_steps:
+            warmup = None
+        order = Order(weights, warmup, noise)
+        self._fleet.ask(actor, order)
+        self._ordered[actor] = order.steps * self._fleet.envs
+
+    def _store(self, actor: int, stretch: Stretch) -> None:
         rows = torch.arange(actor * self._fleet.envs, (actor + 1) * self._fleet.envs, device=self._replay.device)
         if stretch.is_first:
             self._replay.end_episodes(rows)
@@ -171,18 +182,6 @@ class FleetCollector:
             self._replay.add(**transition, env_ids=rows)
         for succeeded, earned in stretch.episodes:
             self.episodes.add(succeeded, earned)
-        self.env_steps += len(stretch.transitions) * self._fleet.envs
-
-    def state(self, *, inside: bool = True) -> dict[str, Any]:
-        """Counters; environments begin new episodes in a continuation."""
-        del inside
-        return {"env_steps": self.env_steps, **self.episodes.state(), "inside": None}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Put them back."""
-        self.env_steps = state["env_steps"]
-        self.episodes.restore(state)
-        self._replay.end_episodes()
 
 
 class _Record:
@@ -206,37 +205,21 @@ class _Record:
         named = {**dict(zip(self.NAMES, parts, strict=True)), **more}
         for name in ("obs", "next_obs"):
             named[name] = {key: value for key, value in named[name].items() if key in self._seen}
-        self._transitions.append({name: _kept(value) for name, value in named.items()})
+        self._transitions.append({name: _copied_to_cpu(value) for name, value in named.items()})
 
     def end_episodes(self) -> None:
         """Environments begin anew."""
         self._is_first = True
 
-    def taken(self) -> tuple[list[dict[str, Any]], bool]:
+    def take_all(self) -> tuple[list[dict[str, Any]], bool]:
         """Noted transitions, and whether environments began anew before them; empty afterwards."""
         found = self._transitions, self._is_first
         self._transitions, self._is_first = [], False
         return found
 
 
-class _Episodes(EpisodeTally):
-    """Episodes that were finished since the last stretch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._new: list[tuple[bool, float]] = []
-
-    def add(self, succeeded: bool, earned: float) -> None:
-        self._new.append((succeeded, earned))
-
-    def taken(self) -> list[tuple[bool, float]]:
-        """Those; none afterwards."""
-        found, self._new = self._new, []
-        return found
-
-
-def _kept(value: Any) -> Any:
+def _copied_to_cpu(value: Any) -> Any:
     """Copies of tensors, which environments may write to again, on the CPU."""
     if isinstance(value, dict):
-        return {key: _kept(part) for key, part in value.items()}
+        return {key: _copied_to_cpu(part) for key, part in value.items()}
     return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value

@@ -11,11 +11,15 @@ RECENT_EPISODES = 100
 
 
 class EpisodeTally:
-    """The last finished episodes: success at some step, and sum of rewards, not discounted."""
+    """The last finished episodes: success at some step, and sum of rewards, not discounted.
 
-    def __init__(self) -> None:
-        self._succeeded: deque[bool] = deque(maxlen=RECENT_EPISODES)
-        self._returns: deque[float] = deque(maxlen=RECENT_EPISODES)
+    Args:
+        limit: Number of episodes that are kept; None for all.
+    """
+
+    def __init__(self, limit: int | None = RECENT_EPISODES) -> None:
+        self._succeeded: deque[bool] = deque(maxlen=limit)
+        self._returns: deque[float] = deque(maxlen=limit)
 
     def add(self, succeeded: bool, earned: float) -> None:
         """Count a finished episode; ``earned`` is its sum of rewards."""
@@ -32,11 +36,18 @@ class EpisodeTally:
         """Mean sum of rewards; 0 before any."""
         return sum(self._returns) / len(self._returns) if self._returns else 0.0
 
+    def take_all(self) -> list[tuple[bool, float]]:
+        """Success and sum of rewards of each, which are forgotten here."""
+        found = list(zip(self._succeeded, self._returns, strict=True))
+        self._succeeded.clear()
+        self._returns.clear()
+        return found
+
     def state(self) -> dict[str, Any]:
         """Both lists, as a checkpoint keeps them."""
         return {"recent": list(self._succeeded), "returns": list(self._returns)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what was saved; older checkpoints have no returns."""
-        self._succeeded = deque(state["recent"], maxlen=RECENT_EPISODES)
-        self._returns = deque(state.get("returns", []), maxlen=RECENT_EPISODES)
+        self._succeeded = deque(state["recent"], maxlen=self._succeeded.maxlen)
+        self._returns = deque(state.get("returns", []), maxlen=self._returns.maxlen)

@@ -100,6 +100,11 @@ class NodeProcess:
         return self._child.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """Exit code; negative is the signal that ended it, None while it runs."""
+        return self._child.poll()
+
+    @property
     def output(self) -> str:
         """Output that it has printed."""
         return self._log.read_text(errors="replace")

@@ -42,31 +42,22 @@ NOTICE_S = 60.0
 _log = logging.getLogger("gantry.link.fleet")
 
 
-@contextlib.contextmanager
-def fleet_trainer(run: RunCfg, folder: Path, cfg: FleetCfg) -> Iterator[OffPolicyTrainer]:
-    """The training of a run, and its actors on Ray, all of which have made their environments; they end with the
-    context.
+def fleet_trainer(run: RunCfg, folder: Path, fleet: RayFleet) -> OffPolicyTrainer:
+    """The training of a run that learns from a fleet; the fleet need not have started.
 
     Raises:
         RunError: If the algorithm does not collect, or collects by itself alone.
-        GantryError: If Ray is missing, cannot be reached, or has no room for the actors.
+        GantryError: If the run's parts do not fit each other.
     """
     algorithm = algorithm_of(run)
     if algorithm.make_fleet_trainer is None:
         also = "; several processes of torchrun can" if algorithm.processes else ""
         raise RunError(f"Algorithm '{algorithm.name}' cannot learn from actors on Ray; leave out --actors{also}.")
-    with connected(cfg.address) as ray:
-        require_room(cfg, [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]])
-        fleet = RayFleet(ray, folder, run, cfg)
-        try:
-            torch.manual_seed(run.seed)
-            with torch_threads(1):
-                trainer = algorithm.make_fleet_trainer(run, folder, fleet)
-            assert isinstance(trainer, OffPolicyTrainer)
-            fleet.wait()
-            yield trainer
-        finally:
-            fleet.close()
+    torch.manual_seed(run.seed)
+    with torch_threads(1):
+        trainer = algorithm.make_fleet_trainer(run, folder, fleet)
+    assert isinstance(trainer, OffPolicyTrainer)
+    return trainer
 
 
 def require_room(cfg: FleetCfg, cores: Sequence[float]) -> None:
@@ -79,13 +70,17 @@ def require_room(cfg: FleetCfg, cores: Sequence[float]) -> None:
     Raises:
         GantryError: If they do not fit.
     """
-    if sum(math.floor(number / cfg.cpus + 1e-9) for number in cores) >= cfg.actors:
+
+    def fit(cores_per_actor: float) -> bool:
+        return sum(math.floor(number / cores_per_actor + 1e-9) for number in cores) >= cfg.actors
+
+    if fit(cfg.cores_per_actor):
         return
     share = math.floor(100.0 * sum(cores) / cfg.actors) / 100.0
-    advice = f", or --cpus {share:g}, where they share cores" if 0.0 < share < cfg.cpus else ""
+    advice = f", or --cpus {share:g}, where they share cores" if share > 0.0 and fit(share) else ""
     there = " + ".join(f"{number:g}" for number in cores)
     raise GantryError(
-        f"{cfg.actors} actors of {cfg.cpus:g} cores do not fit a cluster of {there} cores; expected fewer "
+        f"{cfg.actors} actors of {cfg.cores_per_actor:g} cores do not fit a cluster of {there} cores; expected fewer "
         f"--actors{advice}."
     )
 
@@ -97,34 +92,46 @@ class RayFleet:
     collected again.
 
     Args:
-        ray: The module, connected.
         folder: Of the run; every machine sees it.
         run: The run.
-        cfg: Size.
+        cfg: Size and place.
     """
 
-    def __init__(self, ray: Any, folder: Path, run: RunCfg, cfg: FleetCfg) -> None:
-        self._ray, self._folder, self._cfg = ray, str(folder.resolve()), cfg
+    def __init__(self, folder: Path, run: RunCfg, cfg: FleetCfg) -> None:
+        self._folder, self._cfg = folder.resolve(), cfg
         self.actors, self.envs = cfg.actors, run.preset.env.num_envs
         begun = list_checkpoints(folder / CHECKPOINTS)
         # With the newest checkpoint's number in the seed, a continuation draws episodes that were not seen before.
         self._seeds = np.random.SeedSequence([run.seed, int(begun[-1].stem.split("_")[1]) if begun else 0])
-        self._class = ray.remote(num_cpus=cfg.cpus, max_restarts=0)(SimulatingActor)
         self._lost = [0] * cfg.actors
         self._asked: dict[Any, int] = {}
-        self._since_s = [time.monotonic()] * cfg.actors
-        self._handles = [self._begin() for _ in range(cfg.actors)]
+        self._asked_at_s = [time.monotonic()] * cfg.actors
+        self._handles: list[Any] = []
+        self._ray: Any = None
+        self._class: Any = None
+        self._connection = contextlib.ExitStack()
 
-    def wait(self) -> None:
-        """Wait until every actor has made its environments.
+    def __enter__(self) -> RayFleet:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Connect to Ray, begin all actors, and wait until each has made its environments.
 
         Raises:
-            GantryError: If one fails, or was lost too often.
+            GantryError: If Ray is missing, cannot be reached, or has no room for them, or if one fails or was lost too
+                often.
         """
+        self._ray = ray = self._connection.enter_context(connected(self._cfg.address))
+        require_room(self._cfg, [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]])
+        self._class = ray.remote(num_cpus=self._cfg.cores_per_actor, max_restarts=0)(SimulatingActor)
+        self._handles = [self._begin() for _ in range(self.actors)]
         for actor, handle in enumerate(self._handles):
             self._ask(actor, handle.begin.remote)
         while self._asked:
-            if (found := self.next(NOTICE_S)) is not None and found[1] is None:
+            if (found := self._next_answer(NOTICE_S)) is not None and found[1] is None:
                 self._ask(found[0], self._handles[found[0]].begin.remote)
 
     def ask(self, actor: int, order: Order) -> None:
@@ -136,18 +143,28 @@ class RayFleet:
         self._ask(actor, lambda: self._handles[actor].collect.remote(order))
 
     def next(self, patience_s: float) -> tuple[int, Stretch | None] | None:
-        """An actor without an order, and its answer, None of one that was lost and has begun again; None where every
-        actor still works after ``patience_s`` seconds.
+        """Wait for an answer, see :meth:`gantry_policies.off_policy.collecting.fleet.Fleet.next`.
 
         Raises:
             GantryError: If an actor fails, was lost too often, or Ray does not answer.
         """
-        with self._told():
+        return self._next_answer(patience_s)
+
+    def close(self) -> None:
+        """End all actors, and the connection."""
+        for handle in self._handles:
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
+                self._ray.kill(handle)
+        self._handles = []
+        self._connection.close()
+
+    def _next_answer(self, patience_s: float) -> tuple[int, Any] | None:
+        with self._naming_ray_errors():
             done, _ = self._ray.wait(list(self._asked), timeout=patience_s)
-        if not done:
-            self._name_the_slow()
+        actor = self._asked.pop(done[0]) if done else None
+        self._warn_of_slow_actors()
+        if actor is None:
             return None
-        actor = self._asked.pop(done[0])
         try:
             answer = self._ray.get(done[0])
         except self._ray.exceptions.RayTaskError as error:
@@ -160,33 +177,28 @@ class RayFleet:
         self._lost[actor] = 0
         return actor, answer
 
-    def close(self) -> None:
-        """End all actors."""
-        for handle in self._handles:
-            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
-                self._ray.kill(handle)
-
     def _ask(self, actor: int, send: Callable[[], Any]) -> None:
-        with self._told():
+        with self._naming_ray_errors():
             self._asked[send()] = actor
-        self._since_s[actor] = time.monotonic()
+        self._asked_at_s[actor] = time.monotonic()
 
-    def _name_the_slow(self) -> None:
+    def _warn_of_slow_actors(self) -> None:
+        """Name actors without an answer, each once in a while, also where others answer."""
         now_s = time.monotonic()
-        slow = [actor for actor in self._asked.values() if now_s - self._since_s[actor] > NOTICE_S]
+        slow = [actor for actor in self._asked.values() if now_s - self._asked_at_s[actor] > NOTICE_S]
         if not slow:
             return
-        with self._told():
+        with self._naming_ray_errors():
             free = self._ray.available_resources().get("CPU", 0.0)
         names = ", ".join(map(str, slow))
         _log.warning("No answer for %.0f s from actor %s; the cluster has %g free cores", NOTICE_S, names, free)
         for actor in slow:
-            self._since_s[actor] = now_s
+            self._asked_at_s[actor] = now_s
 
     def _begin(self) -> Any:
         seed = int(self._seeds.spawn(1)[0].generate_state(1)[0]) % 2**31
-        with self._told():
-            return self._class.remote(self._folder, seed, max(1, int(self._cfg.cpus)))
+        with self._naming_ray_errors():
+            return self._class.remote(str(self._folder), seed, max(1, int(self._cfg.cores_per_actor)))
 
     def _begin_again(self, actor: int, reason: str) -> None:
         self._lost[actor] += 1
@@ -198,16 +210,34 @@ class RayFleet:
         self._handles[actor] = self._begin()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Name errors of Ray itself."""
+    def _naming_ray_errors(self) -> Iterator[None]:
         try:
             yield
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise GantryError(f"Ray: {reason_of(error)}") from error
+            raise GantryError(f"The connection to Ray at '{self._cfg.address}' failed: {reason_of(error)}") from error
+
+
+def make_actor(folder: Path, seed: int) -> FleetActor:
+    """Environments and policy of an actor, from the folder of its run.
+
+    Args:
+        folder: Of the run.
+        seed: Of environments and noise.
+
+    Raises:
+        GantryError: As of the run's task.
+    """
+    run = replace(read_run(folder), device="cpu", seed=seed)
+    cfg = settings_of(run)
+    env = run.task.make_env(run.preset.env, "cpu", seed)
+    policy = open_base(folder / BASE_FOLDER, run) if run.base else None
+    learner = Learner(cfg.agent, env.obs_shapes, env.action_size, "cpu", seed)
+    base = None if policy is None else make_base(policy, env.num_envs)
+    return FleetActor(env, learner, base, torch.Generator(env.device).manual_seed(seed + 1))
 
 
 class SimulatingActor:
-    """Process of an actor.
+    """Process of an actor: sets up the process it is in, and must have it for itself.
 
     Args:
         folder: Of the run.
@@ -229,8 +259,10 @@ class SimulatingActor:
         with contextlib.suppress(ValueError):  # Ctrl-C is the learner's, which ends its actors.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._actor is None:
+            torch.set_num_threads(1)
+            torch.manual_seed(self._seed)
             with _plain_errors():
-                self._actor = self._made()
+                self._actor = make_actor(self._folder, self._seed)
         return True
 
     def collect(self, order: Order) -> Stretch:
@@ -243,17 +275,6 @@ class SimulatingActor:
         assert self._actor is not None
         with _plain_errors():
             return self._actor.collect(order)
-
-    def _made(self) -> FleetActor:
-        torch.set_num_threads(1)
-        torch.manual_seed(self._seed)
-        run = replace(read_run(self._folder), device="cpu", seed=self._seed)
-        cfg = settings_of(run)
-        env = run.task.make_env(run.preset.env, "cpu", self._seed)
-        policy = open_base(self._folder / BASE_FOLDER, run) if run.base else None
-        learner = Learner(cfg.agent, env.obs_shapes, env.action_size, "cpu", self._seed)
-        base = None if policy is None else make_base(policy, env.num_envs)
-        return FleetActor(env, learner, base, torch.Generator(env.device).manual_seed(self._seed + 1))
 
 
 @contextlib.contextmanager

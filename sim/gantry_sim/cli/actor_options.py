@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.training.launcher import launched, require_one_process
-from gantry_sim.process.ray_cluster import require_ray_installed
+from gantry_sim.process.ray_cluster import LOCAL, require_ray_installed
 
 if TYPE_CHECKING:
     from gantry_sim.training.link.fleet import FleetCfg
@@ -30,10 +31,15 @@ def add_actor_options(parser: argparse.ArgumentParser) -> None:
         "--certificates", type=Path, metavar="FOLDER", help="the learner's, for --listen; needed off loopback"
     )
     add = parser.add_argument_group("a fleet of simulating actors, with the extra 'ray'").add_argument
-    add("--actors", type=int, metavar="N", help="actors that collect while this process learns, off-policy alone")
+    add(
+        "--actors",
+        type=int,
+        metavar="N",
+        help="actors that collect while this process learns; only for off-policy algorithms",
+    )
     text = "where: local for this machine's cores (default), or the address of a cluster such as auto"
-    add("--ray", metavar="ADDRESS", help=text)
-    add("--cpus", type=float, metavar="N", help="cores of an actor (default: 1)")
+    add("--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help=text)
+    add("--cpus", type=float, metavar="N", help="cores of each actor (default: 1)")
 
 
 @contextlib.contextmanager
@@ -54,7 +60,9 @@ def link_lines() -> Iterator[None]:
 def actor_words(args: argparse.Namespace) -> str:
     """Options with which a learner of actors is continued; empty for any other training."""
     names = ("listen", "certificates", "actors", "ray", "cpus")
-    return " ".join(f"--{name} {value}" for name in names if (value := getattr(args, name)) is not None)
+    return " ".join(
+        f"--{name} {shlex.quote(str(value))}" for name in names if (value := getattr(args, name)) is not None
+    )
 
 
 def check_actors(args: argparse.Namespace) -> None:
@@ -103,7 +111,9 @@ def fleet_of(args: argparse.Namespace) -> FleetCfg | None:
 
     if args.actors is None:
         return None
-    given = {name: value for name, value in (("address", args.ray), ("cpus", args.cpus)) if value is not None}
+    given = {
+        name: value for name, value in (("address", args.ray), ("cores_per_actor", args.cpus)) if value is not None
+    }
     return FleetCfg(args.actors, **given)
 
 
