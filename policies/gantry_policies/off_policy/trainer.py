@@ -23,7 +23,7 @@ from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy.actors import PlanActor
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting.collector import Collector, Resumable
-from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector
+from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector, require_as_many
 from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.counters import Counters
@@ -233,12 +233,7 @@ class OffPolicyTrainer(Trainer):
         saver = self._saver or Saver(self.source)
         path, state = saver.newest()
         processes.require_as_begun(state.get("processes", 1))
-        if (actors := state.get("actors", 0)) != self._actors:
-            raise UnusableCheckpointError(
-                f"This run collects with {actors} actors; give --actors {actors}."
-                if actors
-                else "This run was begun without actors; leave out --actors."
-            )
+        require_as_many(state.get("actors", 0), self._actors)
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "

@@ -27,7 +27,7 @@ COLLECT_AIM, LEARN_AIM = 30_000.0, 16_000.0
 
 
 def _sim_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--envs", type=_sizes, default=(64, 256), metavar="N,N", help="numbers of environments")
+    parser.add_argument("--envs", type=_sizes, default="64,256", metavar="N,N", help="numbers of environments")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="least length of a measurement")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="measurements of each")
     parser.add_argument("--no-mjlab", action="store_true", help="leave out mjlab as it ships, which takes minutes")

@@ -32,8 +32,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("side by side, with the extra 'ray'").add_argument
     text = "run them on Ray: local for this machine's cores, or the address of a cluster such as auto"
     add("--ray", nargs="?", const="local", metavar="ADDRESS", help=text)
-    add("--cpus", type=float, default=1.0, metavar="N", help="cores of a run on Ray (default: 1)")
-    add("--gpus", type=float, default=0.0, metavar="N", help="GPUs of a run on Ray (default: 0)")
+    add("--cpus", type=float, default=1.0, metavar="N", help="cores of a run on Ray")
+    add("--gpus", type=float, default=0.0, metavar="N", help="GPUs of a run on Ray; none if not given")
     add_set_option(parser)
     add_json_option(parser)
 

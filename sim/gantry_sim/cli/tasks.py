@@ -11,7 +11,7 @@ from typing import Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.tasks.catalogue import TaskInfo, require_preset, task_infos
-from gantry_sim.tasks.names import require_task
+from gantry_sim.tasks.names import family_names, require_task
 
 PARTS = ("env", "learner")
 """Parts of a preset that have fields."""
@@ -47,6 +47,8 @@ def _list() -> dict[str, Any]:
         if family:
             print()
         _print_columns([(task.name, _presets_text(task.presets), task.summary) for task in infos])
+    if more := [name for name in family_names() if name not in set(map(_family, tasks))]:
+        print(f"\nMore by name, with the package that has them: {', '.join(f'{name}:NAME' for name in more)}.")
     return {
         "tasks": [
             {"name": task.name, "robot": task.robot, "presets": list(task.presets), "summary": task.summary}

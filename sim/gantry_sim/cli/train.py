@@ -14,6 +14,7 @@ from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.dynamics import load_dynamics
+from gantry_hardware.plugins import entry_points
 from gantry_hardware.training.launcher import launched
 from gantry_sim.cli.actor_options import (
     actor_words,
@@ -49,7 +50,12 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", nargs="?", help="task name; see `gantry tasks`")
+    parser.add_argument(
+        "task",
+        metavar="TASK",
+        nargs="?",
+        help="task name, see `gantry tasks`; also mjlab:NAME, isaaclab:NAME, gym:NAME and those of other packages",
+    )
     parser.add_argument(
         "--preset",
         metavar="NAME",
@@ -58,7 +64,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--algo",
         metavar="NAME",
-        help="algorithm: ppo, sac, rlpd, wsrl, co-rft, resfit, bc, or of a package; the preset's if not given",
+        help=f"algorithm: {', '.join(sorted(entry.name for entry in entry_points(group='gantry.algorithms')))}; the "
+        "preset's if not given",
     )
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
@@ -357,5 +364,6 @@ COMMAND = Command(
   gantry train yam-lift --preset resfit --base runs/lift-bc --minutes 60
   gantry train yam-lift --algo ppo --minutes 10
   gantry train drive-lane --algo sac --minutes 10
-  gantry train yam-lift --preset rlpd --demos demos/lift --actors 8 --ray auto""",
+  gantry train yam-lift --preset rlpd --demos demos/lift --actors 8 --ray auto
+  torchrun --nproc-per-node 4 --no-python gantry train velocity-flat-go2 --device cuda     # a process for each GPU""",
 )

@@ -24,6 +24,11 @@ def task_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
+def family_names() -> list[str]:
+    """Prefixes of all installed families, sorted."""
+    return sorted({entry.name for entry in entry_points(group=FAMILIES)})
+
+
 def family_of(name: str) -> EntryPoint | None:
     """Family of a name ``PREFIX:REST``, for example ``gym:Pendulum-v1``; None for any other name."""
     prefix, colon, _ = name.partition(":")
