@@ -123,11 +123,11 @@ def test_the_guard_damps_when_the_driver_is_stopped_or_killed(fake):
 
 def test_without_a_guard_the_robot_must_damp_by_itself():
     fake = patient_fake()
-    runtime = Runtime(fake, 0, max_missed_deadlines=50)
+    runtime = Runtime(fake, 0, max_missed_deadlines=200)
     try:
         assert runtime.guard_pid() == 0
         assert runtime.damped_by(signal.SIGSTOP) == "timeout"
-        wait_for("an old state", lambda: fake.report()["time_ms"] > fake.report()["faults"][0]["at_ms"] + 1500)
+        wait_for("an old state", lambda: fake.report()["time_ms"] > fake.report()["faults"][0]["at_ms"] + 6000)
         os.kill(runtime.pid, signal.SIGCONT)
         woken = runtime.says()
         assert "stale_state" in woken or "missed_deadlines" in woken, "it notices the lost time, and damps"
@@ -150,7 +150,8 @@ def test_nobody_sees_the_guard_of_a_driver_that_works_and_it_ends_with_the_drive
     try:
         robot.connect()
         robot.take_over()
-        pid = robot._loop.guard.pid
+        loop = robot._loop
+        pid = loop.guard.pid
         hold(robot, 50)
         commands = other.reader("rt/lowcmd", CLASSES["unitree_go"][1])
         assert len(wait_for("the driver's commands", lambda: other.writers(commands))) == 1
@@ -158,9 +159,9 @@ def test_nobody_sees_the_guard_of_a_driver_that_works_and_it_ends_with_the_drive
         assert (robot.fault(), robot.health()["guarded"]) == (None, 1.0)
         robot.close()
         assert has_ended(pid)
-        report = fake.report()
         time.sleep(0.3)
-        assert fake.report()["commands"] == report["commands"], "the guard sends nothing after a regular end"
+        report = fake.report()
+        assert 75 <= report["commands"]["accepted"] <= loop.counts["sent"], "the guard sends nothing after a regular end"
         assert report["violations"] == {}
     finally:
         robot.close()

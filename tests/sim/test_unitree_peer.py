@@ -63,6 +63,7 @@ def peer(sdk, ports, *arguments):
     environment.pop("CYCLONEDDS_URI", None)
     process = subprocess.Popen(
         [sys.executable, str(PEER), role, name, config, seconds],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -75,7 +76,8 @@ def peer(sdk, ports, *arguments):
 
 
 def result(process):
-    """Its counts, and how often it complained of a checksum."""
+    """Its counts, and how often it complained of a checksum; a robot ends now, a client at its time."""
+    process.stdin.close()
     said = process.stdout.read().splitlines()
     assert process.wait() == 0, f"the SDK ended with {process.returncode}: {said[-5:]}"
     process.stdout.close()
@@ -139,7 +141,7 @@ robot.close()
 def test_the_driver_reads_the_sdks_states_and_the_sdk_takes_the_drivers_commands(sdk, ports, name):
     heard = {}
     for kind in ("right", "wrong"):
-        robot = peer(sdk, ports, "robot", name, "12")
+        robot = peer(sdk, ports, "robot", name, "0")
         driver = subprocess.run([sys.executable, "-c", DRIVE, name, kind], capture_output=True, text=True, check=False)
         assert driver.returncode == 0, driver.stderr
         told = json.loads(driver.stdout)

@@ -6,6 +6,7 @@ commands. Both print one line of JSON at the end. Commands: client|robot go2|g1 
 
 import json
 import os
+import select
 import sys
 import time
 
@@ -32,13 +33,16 @@ def client(interface, home, seconds):
 
 
 def robot(interface, home, seconds):
-    """Tell states of a robot at rest and read commands; counts those that came, which the SDK's checksum has passed."""
+    """Tell states of a robot at rest and read commands, until standard input is closed; counts those that came, which
+    the SDK's checksum has passed.
+    """
+    del seconds
     interface.enable_motion_switcher_responder()
     state = sdk.LowState(len(home))
     state.imu.quat = [1.0, 0.0, 0.0, 0.0]
     state.motor.q = home
     heard, last, begin_s = 0, None, time.time()
-    while time.time() < begin_s + seconds:
+    while not select.select([sys.stdin], [], [], 0.0)[0]:
         now_s = time.time() - begin_s
         state.tick = int(1000.0 * now_s)
         state.imu.accel = [0.0, 1e-4 * (state.tick % 7), 9.81]
