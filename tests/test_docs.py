@@ -159,6 +159,18 @@ def test_the_listing_of_tasks_is_the_one_that_is_printed(capsys):
     assert set(blocks[0].splitlines()) <= set(capsys.readouterr().out.splitlines())
 
 
+def test_tables_of_benchmarks_are_those_of_the_committed_numbers(monkeypatch):
+    tables = load("bench_tables", monkeypatch)
+    page, seen = tables.committed_page(), set()
+    for name in tables.PAGES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert tables.filled(text, page) == text, f"{name}: python scripts/docs/bench_tables.py makes it anew"
+        seen |= set(re.findall(r"<!-- page\.json: (.*) -->", text))
+    assert seen == {*tables.CHOICES, tables.MACHINE}
+    page["rows"][1]["ratio"] += 1.0
+    assert tables.filled(text, page) != text
+
+
 def test_most_pages_have_command_lines():
     counts = {page_name(path): sum(len(command_lines(text)) for _, text in code_of(path)) for path in PAGES}
     assert counts["README.md"] >= 25

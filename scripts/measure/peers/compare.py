@@ -24,19 +24,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
-from gantry_sim.benchmarks.summary import Row
+from gantry_sim.benchmarks.page_rows import Row, markdown_of, paired_row, plain, rows_from
 from gantry_sim.benchmarks.text import PEERS_FILE
+from gantry_sim.tasks.registry import find_task
 
 ROOT = Path(__file__).resolve().parents[3]
 UNILAB, ISAACLAB = ROOT / ".venv-peers" / "bin", ROOT / ".venv-isaaclab" / "bin" / "python"
 TASK = "velocity-flat-go2"
 ISAAC_TASK = "isaaclab:Isaac-Velocity-Flat-UnitreeGo2"
 ISAAC_ENVS = 256
+UNILAB_PEER = "UniLab 1.5.2, go2_joystick_flat, its recipe"
+UNILAB_ENVS = 1024
+"""Of that recipe."""
+UNILAB_AIM = 2.0
+"""Times that a training here shall be faster than UniLab's."""
 ENVPOOL = ROOT / ".venv-envpool" / "bin" / "python"
 ENVPOOL_TASK, ENVPOOL_ENVS, ENVPOOL_S = "Go1JoystickFlatTerrain-v1", 256, 10.0
 SETTLED = 2
@@ -116,12 +122,9 @@ def unilab_rates(folder: Path, iterations: int) -> Numbers:
     }
 
 
-def paired(what: str, peer: str, unit: str, ours: list[float], theirs: list[float]) -> Row:
-    """A row with the ratio of each pair."""
-    ratios = sorted(mine / other for mine, other in zip(ours, theirs, strict=True))
-    spread = (ratios[0], statistics.median(ratios), ratios[-1])
-    value, other = statistics.median(ours), statistics.median(theirs)
-    return Row("peers", what, unit, value, min(ours), max(ours), peer, other, spread)
+def preset_envs(task: str) -> int:
+    """Number of environments of a task's preset ``cpu``."""
+    return find_task(task).preset("cpu").env.num_envs
 
 
 def in_turns(pairs: int, ours: Callable[[], Numbers], theirs: Callable[[], Numbers]) -> list[tuple[Numbers, Numbers]]:
@@ -138,27 +141,27 @@ def told(rates: Numbers) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in rates.items())
 
 
-def rows_of(
-    words: dict[str, str], peer: str, unit: str, found: list[tuple[Numbers, Numbers]], theirs: str | None = None
-) -> list[Row]:
+def rows_of(words: dict[str, Row], found: list[tuple[Numbers, Numbers]], theirs: str | None = None) -> list[Row]:
     """A row for each of our numbers.
 
     Args:
-        words: Name of the number -> what it is.
-        peer: What it is compared with.
-        unit: Of the numbers.
+        words: Name of the number -> its row, without values.
         found: Measurements of both.
         theirs: Name of the peer's number; None for the same.
     """
     return [
-        paired(word, peer, unit, [a[name] for a, _ in found], [b[theirs or name] for _, b in found])
-        for name, word in words.items()
+        paired_row(row, [a[name] for a, _ in found], [b[theirs or name] for _, b in found])
+        for name, row in words.items()
     ]
 
 
-def rows_of_rates(what: str, peer: str, found: list[tuple[Numbers, Numbers]]) -> list[Row]:
-    """Rows with and without learning."""
-    return rows_of({name: f"{what}, {word}" for name, word in RATES.items()}, peer, "steps/s", found)
+def rows_of_rates(peer: str, peer_envs: int, found: list[tuple[Numbers, Numbers]], aim: float | None) -> list[Row]:
+    """Rows of the preset `cpu` with and without learning; the aim is of the one with learning."""
+    row = Row("peers", "", "steps/s", "higher", None, environments=preset_envs(TASK))
+    row = replace(row, peer=peer, peer_environments=peer_envs)
+    words = {name: replace(row, what=f"preset cpu of {TASK}, {word}") for name, word in RATES.items()}
+    words["train"] = replace(words["train"], aim_ratio=aim)
+    return rows_of(words, found)
 
 
 def against_unilab(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -168,7 +171,7 @@ def against_unilab(folder: Path, pairs: int, iterations: int) -> list[Row]:
         return rates_of(trained(sys.executable, TASK, folder, "--steps", str(24_576 * iterations)))
 
     found = in_turns(pairs, ours, lambda: unilab_rates(folder, iterations))
-    return rows_of_rates("preset cpu of velocity-flat-go2", "UniLab 1.5.2, go2_joystick_flat", found)
+    return rows_of_rates(UNILAB_PEER, UNILAB_ENVS, found, UNILAB_AIM)
 
 
 def against_isaaclab(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -183,8 +186,8 @@ def against_isaaclab(folder: Path, pairs: int, iterations: int) -> list[Row]:
         return rates_of(trained(str(ISAACLAB), ISAAC_TASK, folder, *words))
 
     found = in_turns(pairs, ours, theirs)
-    peer = f"Isaac Lab 3.0.0 on the CPU, Isaac-Velocity-Flat-UnitreeGo2, {ISAAC_ENVS} environments"
-    return rows_of_rates("preset cpu of velocity-flat-go2", peer, found)
+    peer = "Isaac Lab 3.0.0 on the CPU, Isaac-Velocity-Flat-UnitreeGo2"
+    return rows_of_rates(peer, ISAAC_ENVS, found, None)
 
 
 def against_envpool(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -210,12 +213,17 @@ def against_envpool(folder: Path, pairs: int, iterations: int) -> list[Row]:
 
     versions: set[str] = set()
     found = in_turns(pairs, ours, theirs)
-    peer = f"EnvPool {', '.join(versions)}, {ENVPOOL_TASK}, {ENVPOOL_ENVS} environments"
+    row = Row("peers", "", "steps/s", "higher", None, peer=f"EnvPool {', '.join(versions)}, {ENVPOOL_TASK}")
+    row = replace(row, peer_environments=ENVPOOL_ENVS)
+    own, mjlab = (
+        "preset cpu of velocity-flat-go1, random actions",
+        "mjlab's unmodified Velocity-Flat-Go1, random actions",
+    )
     words = {
-        "preset": "preset cpu of velocity-flat-go1, without learning",
-        "mjlab": f"mjlab's unmodified Go1 task, {ENVPOOL_ENVS} environments, without learning",
+        "preset": replace(row, what=own, environments=preset_envs("velocity-flat-go1")),
+        "mjlab": replace(row, what=mjlab, environments=ENVPOOL_ENVS),
     }
-    return rows_of(words, peer, "steps/s", found, theirs="steps")
+    return rows_of(words, found, theirs="steps")
 
 
 def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -252,7 +260,8 @@ def against_loop(folder: Path, pairs: int, iterations: int) -> list[Row]:
         "p99": "policy step, 99th percentile",
         "jitter": f"loop without physics, {LOOP_HZ:g} Hz: distance from the period, 99th percentile",
     }
-    return rows_of(words, "a plain C++ loop without safety, limits and recording", "ms", found)
+    row = Row("peers", "", "ms", "lower", None, peer="a plain C++ loop without safety, limits and recording")
+    return rows_of({name: replace(row, what=word) for name, word in words.items()}, found)
 
 
 def whole_recipes(folder: Path, pairs: int, iterations: int) -> list[Row]:
@@ -268,8 +277,10 @@ def whole_recipes(folder: Path, pairs: int, iterations: int) -> list[Row]:
     )
     if row is None:
         raise SystemExit(f"{TASK} did not reach {goal:.3f} m/s: {mine[-1]['lin_vel_error_m_s']:.3f} at its end.")
-    what = f"Go2 to {goal:.3f} m/s of planar error in training, {row['env_steps']:,} steps"
-    return [paired(what, "UniLab's recipe", "s", [row["wall_s"]], [reached["wall_s"]])]
+    note = f"after {row['env_steps']:,} and {reached['steps']:,.0f} steps"
+    told = Row("peers", f"Go2 to {goal:.3f} m/s of planar error in training", "s", "lower", None, aim_ratio=UNILAB_AIM)
+    told = replace(told, environments=preset_envs(TASK), peer=UNILAB_PEER, peer_environments=UNILAB_ENVS, note=note)
+    return [paired_row(told, [row["wall_s"]], [reached["wall_s"]])]
 
 
 PEERS: dict[str, Callable[[Path, int, int], list[Row]]] = {
@@ -301,15 +312,10 @@ def main() -> None:
             continue
         print(name, flush=True)
         with tempfile.TemporaryDirectory(prefix="gantry-peers-") as folder:
-            kept[name] = [asdict(row) for row in PEERS[name](Path(folder), args.pairs, args.iterations)]
+            kept[name] = plain(PEERS[name](Path(folder), args.pairs, args.iterations))
         path.write_text(json.dumps(kept, indent=1))
     for rows in kept.values():
-        for row in rows:
-            low, middle, high = row["ratio"]
-            print(
-                f"{row['what']}: {row['value']:.4g} {row['unit']}; {row['peer']}: {row['peer_value']:.4g}; "
-                f"ratio {middle:.3g} [{low:.3g}, {high:.3g}]"
-            )
+        print(markdown_of(rows_from(rows, str(path))))
 
 
 if __name__ == "__main__":

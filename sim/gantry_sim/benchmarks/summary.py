@@ -8,17 +8,18 @@ named, and no number of another machine is put beside ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.report import Report
-from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.benchmarks.comparison import call_gantry
+from gantry_sim.benchmarks.page_rows import Row, merged, paired_row, rows_from, table_of
 from gantry_sim.benchmarks.text import PEERS_FILE
+from gantry_sim.tasks.registry import find_task
 
 MAX_BYTES = 2**26
 """Largest result that is read."""
@@ -28,40 +29,24 @@ LEARNED_M_S = 0.2
 """Planar velocity error in training, exploration included, that counts as learned."""
 LEARNING_TASK = "velocity-flat-go2"
 """Task of which the time to that error is taken."""
+MJBATCH_AIM = 1.2
+"""Times that the CPU backend shall be faster than mjlab with a CPU backend of its own."""
 NOT_HERE = {
-    "simulation": "mjlab + mjbatch and EnvPool, which are no dependencies; UniLab and Isaac Lab are among the peers",
-    "learning": "",
-    "runtime": "rl_sar; a plain C++ loop is among the peers, and the bare timer is what no loop can be more even than",
-    "mapping": "",
+    "simulation": "mjlab with its own mjbatch backend (mjlab #1180, #1187), which no release has",
+    "learning": "the learners of mjlab and Isaac Lab to the same error, which take hours on a CPU",
+    "runtime": "rl_sar; the bare timer is what no loop can be more even than",
+    "mapping": "elevation_mapping_cupy, which needs CUDA; the classical mapper beside the rows is this project's own",
     "corrections": "no other correction session over ROS 2 is known",
 }
 """Peers that a user might pick instead and that are not measured, by part."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A number of the page."""
-
-    part: str
-    """Part that it belongs to."""
-    what: str
-    """Quantity in words."""
-    unit: str
-    """Its unit."""
-    value: float
-    """Median, or the percentile that the words name."""
-    low: float | None = None
-    """Smallest of the repeats; None without repeats."""
-    high: float | None = None
-    """Largest of the repeats; None without repeats."""
-    peer: str = ""
-    """Name of what it is compared with; empty for nothing."""
-    peer_value: float | None = None
-    """The peer's, in the same unit."""
-    ratio: tuple[float, float, float] | None = None
-    """Least, median and largest of ours divided by the peer's, pair by pair."""
-    aim: float | None = None
-    """Value on two cores that do nothing else; None without one."""
+COMPARED = {
+    "simulation": "UniLab, Isaac Lab on the CPU and EnvPool",
+    "learning": "UniLab's recipe to its end",
+    "runtime": "a plain C++ loop",
+}
+"""Peers that scripts/measure/peers/compare.py measures, by part."""
+BRACKETS = {"simulation": "Brackets of the preset's rates are of the iterations of one run."}
+"""Remarks about the spread, by part."""
 
 
 @dataclass(frozen=True)
@@ -73,42 +58,52 @@ class Part:
     rows: Callable[[Mapping[str, Any]], list[Row]]
     """From its result to numbers."""
     run_folder: bool = False
-    """Whether the command writes a run, whose folder is given to it."""
+    """Whether the command writes a run, whose folder is given to it, and takes a seed."""
+    repeated: bool = True
+    """Whether the command is run again for a spread; one that repeats its measurements itself is not."""
 
 
 def simulation_rows(result: Mapping[str, Any]) -> list[Row]:
     """Of ``gantry bench sim``: mjlab's own task on both backends, then our preset."""
-    part, rows = "simulation", []
+    version = result["machine"]["mjlab"]
+    part, task, unit, better = "simulation", "mjlab's unmodified Velocity-Flat-Go1", "steps/s", "higher"
+    rows = []
     for entry in result["results"]:
-        own, rates = entry["env_steps_per_s"]["gantry"], entry["env_steps_per_s"]
-        aim, ratio = result["aims"].get(f"ratio at {entry['num_envs']} environments"), entry.get("ratio")
-        what = f"mjlab's Velocity-Flat-Go1, {entry['num_envs']} environments"
-        if ratio is None:
-            rows.append(Row(part, what, "steps/s", own["median"], own["min"], own["max"]))
-            continue
-        found = (ratio["min"], ratio["median"], ratio["max"])
-        peer = f"mjlab {result['machine']['mjlab']} as it ships"
-        theirs, wanted = rates["mjlab"]["median"], None if aim is None else aim["aim"] * rates["mjlab"]["median"]
-        rows.append(Row(part, what, "steps/s", own["median"], own["min"], own["max"], peer, theirs, found, wanted))
-    training = result.get("preset", {}).get("training")
+        count, rates = entry["num_envs"], entry["env_steps_per_s"]
+        row = Row(part, task, unit, better, **_median_of(rates["gantry"]), runs=result["repeats"], environments=count)
+        if (ratio := entry.get("ratio")) is not None:
+            aim = result["aims"].get(f"ratio at {count} environments", {}).get("aim")
+            row = replace(row, peer=f"mjlab {version} as it ships", peer_environments=count, aim_ratio=aim)
+            row = replace(row, peer_value=rates["mjlab"]["median"], ratio=ratio["median"])
+            row = replace(row, **({} if row.runs == 1 else {"ratio_low": ratio["min"], "ratio_high": ratio["max"]}))
+        rows.append(row)
+    peer, note = "mjlab with its own mjbatch backend", f"mjlab {version} has none (mjlab #1180, #1187)"
+    rows.append(Row(part, task, unit, better, None, peer=peer, aim_ratio=MJBATCH_AIM, note=note))
+    preset = result.get("preset", {})
+    training, count = preset.get("training"), preset.get("num_envs")
     for key, words in (("collect_steps_per_s", "without learning"), ("train_steps_per_s", "with learning")):
         if training is not None:
+            what = f"preset cpu of {preset['task']}, {words}"
             aim = result["aims"].get(f"steps/s {words}", {}).get("aim")
-            figures = training[key]
-            what = f"preset cpu of {result['preset']['task']}, {words}"
-            rows.append(Row(part, what, "steps/s", figures["median"], figures["min"], figures["max"], aim=aim))
+            rows.append(Row(part, what, unit, better, **_median_of(training[key]), environments=count, aim=aim))
     return rows
+
+
+def _median_of(figures: Mapping[str, float]) -> dict[str, Any]:
+    return {"value": figures["median"], "low": figures["min"], "high": figures["max"]}
 
 
 def learning_rows(result: Mapping[str, Any]) -> list[Row]:
     """Of ``gantry train``: time until the error in training first falls below :data:`LEARNED_M_S`, and in all."""
     told = read_metrics(Path(result["run"]) / METRICS_FILE, "train")
     reached = next((row for row in told if row.get("lin_vel_error_m_s", 1.0) <= LEARNED_M_S), None)
-    whole = Row("learning", f"{LEARNING_TASK}, {result['env_steps']:,} steps", "s", result["train_wall_s"])
+    what, count = f"{LEARNING_TASK} to {LEARNED_M_S:g} m/s of error while it explores", result["env_steps"]
+    row = Row("learning", what, "s", "lower", None, environments=find_task(LEARNING_TASK).preset("cpu").env.num_envs)
+    whole = replace(row, what=f"{LEARNING_TASK}, {count:,} steps", value=result["train_wall_s"])
     if reached is None:
         return [whole]
-    what = f"{LEARNING_TASK} to {LEARNED_M_S:g} m/s of error while it explores, {reached['env_steps']:,} steps"
-    return [Row("learning", what, "s", reached["wall_s"]), whole]
+    steps = replace(row, what=f"{what}, control steps", unit="steps", value=reached["env_steps"])
+    return [replace(row, value=reached["wall_s"]), steps, whole]
 
 
 def runtime_rows(result: Mapping[str, Any]) -> list[Row]:
@@ -116,9 +111,11 @@ def runtime_rows(result: Mapping[str, Any]) -> list[Row]:
     step, part = result["compute"]["step"], "runtime"
     aims = {name: entry["aim"] for name, entry in result["aims"].items()}
     rows = [
-        Row(part, "policy step, median", "ms", 1e3 * step["p50_s"]),
-        Row(part, "policy step, 99th percentile", "ms", 1e3 * step["p99_s"], aim=aims.get("policy step p99")),
+        Row(part, "policy step, median", "ms", "lower", 1e3 * step["p50_s"]),
+        Row(part, "policy step, 99th percentile", "ms", "lower", 1e3 * step["p99_s"], aim=aims.get("policy step p99")),
     ]
+    priority = result.get("realtime_priority", 0)
+    note = f"real-time priority {priority}" if priority else "no real-time priority"
     bare = {item["rate_hz"]: 1e3 * item["timing"]["jitter"]["p99_s"] for item in result["timers"]}
     for name, loops in (("loop", result["loops"]), ("loop over ROS 2", result["ros"])):
         for loop in loops:
@@ -127,28 +124,34 @@ def runtime_rows(result: Mapping[str, Any]) -> list[Row]:
             rate, jitter = loop["rate_hz"], 1e3 * loop["timing"]["jitter"]["p99_s"]
             where = f" on '{loop['backend']}'" if "backend" in loop and name == "loop" else ""
             what = f"{name}{where}, {rate:g} Hz: distance from the period, 99th percentile"
-            ratio = (jitter / bare[rate],) * 3 if bare.get(rate) else None
             aim = aims.get(f"ROS 2 jitter p99 at {rate:g} Hz") if "ROS" in name else None
-            rows.append(Row(part, what, "ms", jitter, None, None, "a bare timer", bare.get(rate), ratio, aim))
+            row = Row(part, what, "ms", "lower", jitter, aim=aim, note=note)
+            if bare.get(rate):
+                row = paired_row(replace(row, peer="a bare timer"), [jitter], [bare[rate]])
+            rows.append(row)
     return rows
 
 
 def mapping_rows(result: Mapping[str, Any]) -> list[Row]:
-    """Of ``gantry bench mapping``: one depth image of one robot on one core."""
-    frame, aim = result["frame"]["frame"], 1e3 * result["frame_aim_s"]
-    return [
-        Row("mapping", "depth image to map window, median", "ms", 1e3 * frame["p50_s"]),
-        Row("mapping", "depth image to map window, 99th percentile", "ms", 1e3 * frame["p99_s"], aim=aim),
-    ]
+    """Of ``gantry bench mapping``: one depth image of one robot on one core, beside the classical mapper alone."""
+    frame, classical, aim = result["frame"]["frame"], result["classical"]["frame"], 1e3 * result["frame_aim_s"]
+    rows = []
+    for key, word, wanted in (("p50_s", "median", None), ("p99_s", "99th percentile", aim)):
+        peer = "the classical mapper here, a filter per cell"
+        row = Row("mapping", f"depth image to map window, {word}", "ms", "lower", None, peer=peer, aim=wanted)
+        rows.append(paired_row(row, [1e3 * frame[key]], [1e3 * classical[key]]))
+    return rows
 
 
 def corrections_rows(result: Mapping[str, Any]) -> list[Row]:
     """Of ``gantry bench corrections``: from a person's hand to the first command that follows it."""
-    return [
-        Row("corrections", f"taking over {name} at {row['rate_hz']:g} Hz, {word}", "ms", 1e3 * row[f"take_{key}_s"])
-        for name, row in result.get("hand_over", {}).items()
-        for key, word in (("p50", "median"), ("p99", "99th percentile"))
-    ]
+    rows = []
+    for name, row in result.get("hand_over", {}).items():
+        note = f"{row['missed']} that no command followed" if row.get("missed") else ""
+        for key, word in (("p50", "median"), ("p99", "99th percentile")):
+            what = f"taking over {name} at {row['rate_hz']:g} Hz, {word}"
+            rows.append(Row("corrections", what, "ms", "lower", 1e3 * row[f"take_{key}_s"], note=note))
+    return rows
 
 
 def _words(full: tuple[str, ...], short: tuple[str, ...], quick: bool) -> tuple[str, ...]:
@@ -159,6 +162,7 @@ PARTS: dict[str, Part] = {
     "simulation": Part(
         partial(_words, ("bench", "sim"), ("--seconds", "1", "--repeats", "1", "--envs", "64", "--iterations", "2")),
         simulation_rows,
+        repeated=False,
     ),
     "learning": Part(
         partial(_words, ("train", LEARNING_TASK, "--episodes", "0", "--no-export"), ("--steps", "100k")),
@@ -176,14 +180,17 @@ PARTS: dict[str, Part] = {
 """Parts of the page by name, in order."""
 
 
-def measure(names: Sequence[str], output: Path, quick: bool, say: Callable[[str], None] = print) -> list[Row]:
+def measure(
+    names: Sequence[str], output: Path, quick: bool, repeats: int = 1, say: Callable[[str], None] = print
+) -> list[Row]:
     """Measure what is missing in the folder, and read all of it.
 
     Args:
         names: Names of :data:`PARTS`.
         output: Folder for the results.
         quick: Short measurements, which show that everything runs.
-        say: Takes a line before each part.
+        repeats: Runs of each part that does not repeat its measurements itself; trainings take seeds 1, 2, ...
+        say: Takes a line before each run.
 
     Raises:
         GantryError: If a command fails; what was measured is kept.
@@ -192,12 +199,16 @@ def measure(names: Sequence[str], output: Path, quick: bool, say: Callable[[str]
     output.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     for number, name in enumerate(names, start=1):
-        part, told = PARTS[name], output / f"{name}.json"
-        if not told.is_file():
-            say(f"[{number}/{len(names)}] {name}")
-            run = ("--run-dir", str(output / name)) if part.run_folder else ()
-            call_gantry((*part.words(quick), *run, "--json", str(told)))
-        rows += part.rows(read_json_object(told, max_bytes=MAX_BYTES, allow_nan=True))
+        part, results = PARTS[name], []
+        for turn in range(1, (repeats if part.repeated else 1) + 1):
+            place = output / (name if turn == 1 else f"{name}-{turn}")
+            told = place.with_suffix(".json")
+            if not told.is_file():
+                say(f"[{number}/{len(names)}] {place.name}")
+                run = ("--seed", str(turn), "--run-dir", str(place)) if part.run_folder else ()
+                call_gantry((*part.words(quick), *run, "--json", str(told)))
+            results.append(part.rows(read_json_object(told, max_bytes=MAX_BYTES, allow_nan=True)))
+        rows += merged(results)
     return rows + peer_rows(output)
 
 
@@ -210,25 +221,8 @@ def peer_rows(output: Path) -> list[Row]:
     path = output / PEERS_FILE
     if not path.is_file():
         return []
-    try:
-        found = read_json_object(path, max_bytes=MAX_BYTES)
-        rows = [Row(**{**row, "ratio": tuple(row["ratio"])}) for kept in found.values() for row in kept]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise GantryError(f"'{path}' holds no rows of scripts/measure/peers/compare.py.") from error
-    return rows
-
-
-def table_of(rows: Sequence[Row]) -> list[list[str]]:
-    """Cells of the page's table, the header first."""
-    header = ["what", "measured", "beside", "ratio", "aim on two quiet cores"]
-    return [header, *([row.what, _measured(row), _peer(row), _ratio(row), _aim(row)] for row in rows)]
-
-
-def markdown_of(rows: Sequence[Row]) -> str:
-    """The table as Markdown, for a README."""
-    head, *cells = table_of(rows)
-    lines = [head, ["---"] * len(head), *cells]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    kept = read_json_object(path, max_bytes=MAX_BYTES)
+    return [row for rows in kept.values() for row in rows_from(rows, str(path))]
 
 
 def page_of(rows: Sequence[Row], machine: Mapping[str, Any], names: Sequence[str], quick: bool) -> Report:
@@ -250,34 +244,6 @@ def _caption(name: str, quick: bool) -> str:
     """The command of a part, and the peers that are missing."""
     if name == PEERS:
         return "scripts/measure/peers/compare.py, in turns with what stands beside it."
-    note = f"Not measured here: {NOT_HERE[name]}." if NOT_HERE[name] else ""
-    return f"gantry {' '.join(PARTS[name].words(quick))}. {note}".strip()
-
-
-def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows as plain data."""
-    return [asdict(row) for row in rows]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
-
-
-def _measured(row: Row) -> str:
-    spread = "" if row.low is None or row.high is None else f" [{_number(row.low)}, {_number(row.high)}]"
-    return f"{_number(row.value)}{spread} {row.unit}"
-
-
-def _peer(row: Row) -> str:
-    return f"{row.peer}: {_number(row.peer_value)}" if row.peer_value is not None else ""
-
-
-def _ratio(row: Row) -> str:
-    if row.ratio is None:
-        return ""
-    low, middle, high = row.ratio
-    return f"{middle:.3g}" + ("" if low == high else f" [{low:.3g}, {high:.3g}]")
-
-
-def _aim(row: Row) -> str:
-    return "" if row.aim is None else _number(row.aim)
+    there = f"scripts/measure/peers/compare.py measures {COMPARED[name]}. " if name in COMPARED else ""
+    brackets = f" {BRACKETS[name]}" if name in BRACKETS else ""
+    return f"gantry {' '.join(PARTS[name].words(quick))}. {there}Not measured: {NOT_HERE[name]}.{brackets}"
