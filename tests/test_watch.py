@@ -104,6 +104,24 @@ def test_a_place_may_be_allowed_alone_or_with_all_that_it_calls_and_says_what_is
     assert len(watch.refused) == 1
 
 
+def added(values):
+    return values + torch.ones(3)
+
+
+def test_what_a_gpu_refuses_is_allowed_nowhere_unless_it_is_said():
+    for kinds in ({}, {"within": True}):
+        with watched([Allowed("test_watch.py:added", "a test", **kinds)]) as watch:
+            added(meta(3))
+        assert [wait.kind for wait in watch.found if wait.allowed is None] == [one_device.MIXED]
+    with watched([Allowed("test_watch.py:added", "a test", kinds=frozenset((one_device.MIXED,)))]) as watch:
+        added(meta(3))
+        looked(meta(3))
+    assert [wait.kind for wait in watch.found if wait.allowed is None] == [one_device.NUMBER]
+    with watched([Allowed("test_watch.py:looked", "a test", kinds=frozenset((one_device.ROWS,)))]) as watch:
+        looked(meta(3))
+    assert len(watch.refused) == 1
+
+
 def test_what_is_built_reads_its_own_constants():
     numbers = Numbers()
     with watched(numbers=numbers):

@@ -1,7 +1,6 @@
 """A control step of every task on the device ``meta``: what would wait for a GPU is on a list, nothing is on the CPU.
 
-Environments are built and stepped as on a GPU, but for MuJoCo Warp's kernels (``gantry_fixtures.meta_physics``). The
-first step is not watched: constants are made in it and kept.
+Environments are built and stepped as on a GPU, but for MuJoCo Warp's kernels (``gantry_fixtures.meta_physics``).
 """
 
 from dataclasses import replace
@@ -20,42 +19,96 @@ from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg
 from gantry_sim.driving.comfort import Comfort
 from gantry_sim.driving.sensors.boxes import meets
 from gantry_sim.driving.traffic import motion
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.process import device_work
+from gantry_sim.tasks.catalogue import described
 from gantry_sim.tasks.registry import find_task
 
-WALKING = [("velocity-flat-go2", "gpu"), ("velocity-flat-go2", "gpu-wide"), ("velocity-flat-g1", "gpu")]
-WALKING += [("velocity-flat-go1", "gpu"), ("velocity-rough-go2", "gpu")]
-GOALS = [("ame2-go2", "gpu"), ("ame2-g1", "gpu"), ("ame2-go2-student", "gpu")]
-CARS = [(f"drive-{name}", "gpu") for name in ("lane", "traffic", "junction", "race", "park")]
-CARS += [("drive-junction", "gpu-bev")]
-ALWAYS = ("velocity-flat-go2", "ame2-go2-student", "drive-traffic")
-"""Tasks of which `make test` takes a step; `make test-soak` takes one of all."""
+W = allowed_waits
+WALKING = (W.MANAGED, W.EVENTS, W.COMMANDS)
+GOALS = (W.MANAGED, W.COMMANDS, W.RAYS, W.GOAL)
+THEIRS = (*WALKING, W.RAYS, W.MJLAB_WALKING)
+HUMANOID = (*THEIRS, W.MJLAB_HUMANOID)
+TRAFFIC = (W.DRIVING, W.TRAFFIC)
+CASES = {
+    ("velocity-flat-go1", "gpu"): WALKING,
+    ("velocity-flat-go1", "gpu-wide"): WALKING,
+    ("velocity-flat-go2", "gpu"): WALKING,
+    ("velocity-flat-go2", "gpu-wide"): WALKING,
+    ("velocity-flat-g1", "gpu"): WALKING,
+    ("velocity-rough-go2", "gpu"): (*WALKING, W.RAYS),
+    ("ame2-go2", "gpu"): GOALS,
+    ("ame2-g1", "gpu"): GOALS,
+    ("ame2-go2-student", "gpu"): (*GOALS, W.MAPPING),
+    ("drive-lane", "gpu"): (W.DRIVING,),
+    ("drive-lane", "gpu-wide"): (W.DRIVING,),
+    ("drive-lane", "gpu-bev"): (W.DRIVING, W.PICTURES),
+    ("drive-traffic", "gpu"): TRAFFIC,
+    ("drive-traffic", "gpu-wide"): TRAFFIC,
+    ("drive-traffic", "gpu-bev"): (*TRAFFIC, W.PICTURES),
+    ("drive-junction", "gpu"): TRAFFIC,
+    ("drive-junction", "gpu-wide"): TRAFFIC,
+    ("drive-junction", "gpu-bev"): (*TRAFFIC, W.PICTURES),
+    ("drive-race", "gpu"): (W.DRIVING, W.RACING),
+    ("drive-race", "gpu-wide"): (W.DRIVING, W.RACING),
+    ("drive-park", "gpu"): (W.DRIVING, W.PARKING),
+    ("drive-park", "gpu-wide"): (W.DRIVING, W.PARKING),
+    **{(f"yam-{name}", "hil-images-gpu"): (W.ARMS,) for name in ("lift", "pick-place", "push", "insert")},
+    **{(f"yam-tell{name}", "hil-images-gpu"): (W.ARMS,) for name in ("", "-pick", "-push", "-place")},
+    **{(f"mjlab:Mjlab-Cartpole-{name}", "gpu"): (W.MANAGED, W.MJLAB_CARTPOLE) for name in ("Balance", "Swingup")},
+    ("mjlab:Mjlab-Lift-Cube-Yam", "gpu"): (W.MANAGED, W.COMMANDS, W.MJLAB_LIFTING),
+    ("mjlab:Mjlab-Velocity-Flat-Unitree-Go1", "gpu"): THEIRS,
+    ("mjlab:Mjlab-Velocity-Rough-Unitree-Go1", "gpu"): (*THEIRS, W.MJLAB_SLOPES),
+    ("mjlab:Mjlab-Velocity-Flat-Unitree-G1", "gpu"): HUMANOID,
+    ("mjlab:Mjlab-Velocity-Rough-Unitree-G1", "gpu"): HUMANOID,
+}
+"""Presets of a GPU, with what may wait in a step of theirs, all of which has to be found there."""
+SOAK = {
+    *(("drive-traffic", "gpu-wide"), ("drive-traffic", "gpu-bev"), ("drive-park", "gpu"), ("drive-park", "gpu-wide")),
+    *(("drive-junction", "gpu"), ("drive-junction", "gpu-wide"), ("drive-junction", "gpu-bev")),
+    *(("velocity-rough-go2", "gpu"), ("velocity-flat-go2", "gpu-wide"), ("ame2-g1", "gpu")),
+    *((f"mjlab:Mjlab-Velocity-Rough-Unitree-{robot}", "gpu") for robot in ("Go1", "G1")),
+}
+"""Those whose step is taken by `make test-soak` alone."""
+PICTURES, MOTION = "it is refused: pictures of mjlab's tasks are not learned from", "it wants a recorded motion"
+EXCLUDED = {
+    ("mjlab:Mjlab-Lift-Cube-Yam-Depth", "gpu"): PICTURES,
+    ("mjlab:Mjlab-Lift-Cube-Yam-Rgb", "gpu"): PICTURES,
+    ("mjlab:Mjlab-Multi-Cube-Seg-Yam", "gpu"): PICTURES,
+    ("mjlab:Mjlab-Tracking-Flat-Unitree-G1", "gpu"): MOTION,
+    ("mjlab:Mjlab-Tracking-Flat-Unitree-G1-No-State-Estimation", "gpu"): MOTION,
+}
+"""Presets of which no step is taken, and why."""
 ENVS = 4
 
 
-def some(cases):
-    """The same, with those that `make test` leaves out marked."""
-    return [
-        pytest.param(task, preset, marks=() if task in ALWAYS and preset == "gpu" else pytest.mark.soak)
-        for task, preset in cases
-    ]
-
-
-def stepped(task_name, preset_name, allowed, with_numbers=True):
-    """A watch over two control steps, without and with last observations. Cars are built without numbers: to solve
-    parking lots would take minutes."""
-    task = find_task(task_name)
-    cfg = replace(task.preset(preset_name).env, num_envs=ENVS)
+def make(task, cfg):
+    """Environments on the stand-in. Arms are simulated on the CPU by their task, whatever the device; here the
+    environments themselves are told the numbers of things in place of pictures, which the CPU draws."""
     if hasattr(cfg, "ground"):
         cfg = replace(cfg, ground=replace(cfg.ground, levels=2, columns=14, start_levels=1))
     if hasattr(cfg, "map_count"):
         cfg = replace(cfg, map_count=2)
+    if not task.name.startswith("yam-"):
+        return task.make_env(cfg, META, 1)
+    env = ArmStepEnv(replace(cfg, observer="state", critic=True), 1, META)
+    env.reset()
+    return env
+
+
+def stepped(task_name, preset_name, allowed):
+    """A watch over three control steps: the first, of which places that may not wait are left out, since constants are
+    made in it and kept, and two without and with last observations. Cars are built without numbers: to solve parking
+    lots would take minutes."""
+    task = find_task(task_name)
+    cfg = replace(task.preset(preset_name).env, num_envs=ENVS)
     numbers = Numbers()
     with physics_on_meta(numbers):
-        with watched(allowed, numbers if with_numbers else None):
-            env = task.make_env(cfg, META, 1)
+        is_car = task_name.startswith("drive-")
+        with watched((*allowed, *W.CAR_STARTS), None if is_car else numbers):
+            env = make(task, cfg)
         action = torch.zeros(ENVS, env.action_size, device=META)
-        with watched(allowed):
+        with watched(allowed) as first:
             env.step(action)
         found = []
         with watched(allowed) as watch:
@@ -64,26 +117,29 @@ def stepped(task_name, preset_name, allowed, with_numbers=True):
                 found.append((env.step(action), env.step_metrics()))
     for step, metrics in found:
         held = [*step.obs.values(), *step.next_obs.values(), step.reward, step.terminated, step.truncated, step.success]
-        assert not any(on_cpu(value) for value in (*held, *metrics.values()))
+        assert not any(on_cpu(value) for value in (*held, *step.extras.values(), *metrics.values()))
+    watch.found += [wait for wait in first.found if wait.allowed is not None]
     return watch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), some(WALKING))
-def test_walking(task, preset):
-    assert stepped(task, preset, allowed_waits.MJLAB).refused == []
+@pytest.mark.parametrize(
+    ("task", "preset"), [pytest.param(*case, marks=[pytest.mark.soak] * (case in SOAK)) for case in CASES]
+)
+def test_a_step_of_every_preset(task, preset):
+    allowed = sum(CASES[task, preset], ())
+    watch = stepped(task, preset, allowed)
+    assert watch.refused == []
+    assert {rule.place for rule in watch.used} == {rule.place for rule in allowed}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), some(GOALS))
-def test_walking_to_goals(task, preset):
-    assert stepped(task, preset, (*allowed_waits.MJLAB, *allowed_waits.GOAL)).refused == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("task", "preset"), some(CARS))
-def test_driving(task, preset):
-    assert stepped(task, preset, allowed_waits.DRIVING, with_numbers=False).refused == []
+def test_every_preset_of_a_gpu_is_among_the_cases_or_left_out_for_a_reason():
+    """But for those of Isaac Lab, which runs on a GPU alone."""
+    infos = [info for info in described().values() if not info.name.startswith("isaaclab:")]
+    of_gpus = {(info.name, preset) for info in infos for preset in info.presets if "gpu" in preset.split("-")}
+    assert set(CASES) | set(EXCLUDED) == of_gpus
+    assert not set(CASES) & set(EXCLUDED)
+    assert set(CASES) >= SOAK
 
 
 SENTENCES = Allowed("language/words.py:summary", "each sentence is read once for all rows that have it")
@@ -120,7 +176,7 @@ def test_what_is_planted_in_a_step_is_found(monkeypatch):
         return found & bool(found.any()) & torch.ones(len(found), 1, dtype=torch.bool)
 
     monkeypatch.setattr(Comfort, "__call__", planted)
-    watch = stepped("drive-lane", "gpu", allowed_waits.DRIVING, with_numbers=False)
+    watch = stepped("drive-lane", "gpu", W.DRIVING)
     kinds = [text.split(": ")[1] for text in watch.refused]
     assert kinds == ["a number is read", "a tensor of the CPU among those of the device"]
     assert all("planted" in text for text in watch.refused)

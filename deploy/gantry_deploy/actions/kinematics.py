@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import device
 
 from gantry_hardware.model.chain import Chain
-from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.elevation.ops import namespace, solve
 from gantry_mapping.sensing.frames import rotation_matrix
 
 Array = Any
@@ -142,7 +142,7 @@ def damped_step(jacobian: Array, error: Array, damping: float) -> Array:
     xp = namespace(jacobian)
     square = jacobian @ xp.matrix_transpose(jacobian)
     eye = xp.eye(square.shape[-1], dtype=square.dtype, device=device(square))
-    weights = xp.linalg.solve(square + damping**2 * eye, error[..., None])
+    weights = solve(square + damping**2 * eye, error[..., None])
     return (xp.matrix_transpose(jacobian) @ weights)[..., 0]
 
 

@@ -25,6 +25,18 @@ class TrainingError(GantryError):
     """Training cannot go on; what is in the newest checkpoint is still good."""
 
 
+class DivergedError(TrainingError):
+    """A loss or a network is not finite any more; what is in the newest checkpoint is still good.
+
+    Args:
+        what: What is not finite, for example ``loss``.
+        where: When it was found, for example ``in update 7``.
+    """
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"The {what} stopped being finite {where}; a lower learning rate may help.")
+
+
 class CheckpointError(GantryError):
     """A checkpoint cannot be written or read."""
 
@@ -139,6 +151,7 @@ class Trainer(ABC):
 
         Raises:
             CheckpointError: If it cannot be written; those before are untouched.
+            DivergedError: If it would hold weights that are not finite, or come of such a loss.
         """
 
     @abstractmethod

@@ -19,7 +19,8 @@ from gantry_hardware.files.checked_files import read_checked, write_checked
 from gantry_hardware.files.json_file import as_plain, parse_json, read_json
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.whole_files import write_whole_json
-from gantry_hardware.training.trainer import CheckpointError, Report, Trainer
+from gantry_hardware.training.losses import UnreadLosses
+from gantry_hardware.training.trainer import CheckpointError, DivergedError, Report, Trainer
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss
@@ -106,6 +107,7 @@ class MapTrainer(Trainer):
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=cfg.learning_rate)
         self._saved = 0
         """Updates at the newest checkpoint."""
+        self._losses = UnreadLosses()
         self._held_out: Frames | None = None
         self._made: dict[int, Frames] = {}
         if resume:
@@ -128,14 +130,15 @@ class MapTrainer(Trainer):
         """Updates, judged now and then on frames that training never sees.
 
         Raises:
-            MappingError: If the loss is not finite any more.
+            DivergedError: If the loss is not finite any more.
         """
         while not self.is_complete and not self.is_stopping:
-            self.metrics["loss"] = self._update()
+            loss = self._update()
             if self.step % self.cfg.judge_every and not self.is_complete:
                 yield None
                 continue
-            self.metrics |= self.judge()
+            self._losses.require_finite()
+            self.metrics |= {"loss": float(loss), **self.judge()}
             yield Report("learn", {"frames": self.step * self.cfg.batch, **self.metrics})
         if "weighted_loss" not in self.metrics:  # Stopped before it was judged, or nothing was left to do.
             self.metrics |= self.judge()
@@ -151,7 +154,11 @@ class MapTrainer(Trainer):
 
         Raises:
             CheckpointError: If it cannot be written; those before are untouched.
+            DivergedError: If the loss or the network is not finite any more.
         """
+        self._losses.require_finite()
+        if not self._is_finite():
+            raise DivergedError("network's weights", f"in update {self.step}")
         state = {
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -175,10 +182,13 @@ class MapTrainer(Trainer):
 
     def save_after_error(self) -> Path | None:
         """Save the updates since the last checkpoint."""
-        finite = all(bool(torch.isfinite(values).all()) for values in self.net.parameters())
-        return self.save_checkpoint() if finite and self.step > self._saved else None
+        return self.save_checkpoint() if self._is_finite() and self.step > self._saved else None
 
-    def _update(self) -> float:
+    def _is_finite(self) -> bool:
+        return all(bool(torch.isfinite(values).all()) for values in self.net.parameters())
+
+    def _update(self) -> torch.Tensor:
+        """One update; returns its loss, a scalar, without waiting for it."""
         cfg = self.cfg
         frames = self._frames(self.step)
         rate = cfg.learning_rate * learning_rate_share(self.step, cfg.steps, cfg.warm_up_steps)
@@ -191,9 +201,8 @@ class MapTrainer(Trainer):
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), cfg.grad_norm)
         self.optimizer.step()
         self.step += 1
-        if not math.isfinite(float(loss.detach())):
-            raise MappingError(f"The loss stopped being finite at update {self.step}; a lower learning rate may help.")
-        return float(loss.detach())
+        self._losses.add(loss.detach(), self.step)
+        return loss.detach()
 
     def _frames(self, step: int) -> Frames:
         """The frames of an update, a function of the configuration and the step alone."""

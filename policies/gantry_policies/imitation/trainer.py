@@ -16,7 +16,8 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import as_plain, parse_json
-from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, Report, Trainer
+from gantry_hardware.training.losses import UnreadLosses
+from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, DivergedError, Report, Trainer
 from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import (
     all_finite,
@@ -81,7 +82,9 @@ class CloningTrainer(Trainer):
         self._optimizer = torch.optim.AdamW(_groups(self.policy, cfg), weight_decay=cfg.weight_decay)
         self._order = Shuffle(len(data), cfg.seed)
         self._noise = torch.Generator(device)
-        self._sums: dict[str, float] = {}
+        self._losses = UnreadLosses()
+        self._sums: dict[str, Any] = {}
+        """Losses and norms of gradients since the last report: tensors of one number, floats after a continuation."""
         self._summed = 0
         self._saved = 0
         """Updates at the newest checkpoint."""
@@ -155,6 +158,7 @@ class CloningTrainer(Trainer):
         """
         if self.run_dir is None:
             return None
+        self._require_finite()
         state = {
             "cfg": json.dumps(asdict(self.cfg)),
             "frames": len(self.data),
@@ -163,7 +167,7 @@ class CloningTrainer(Trainer):
             "step": self.step,
             "wall_s": self.wall_s,
             "rows": self.rows,
-            "sums": self._sums,
+            "sums": {name: float(total) for name, total in self._sums.items()},
             "summed": self._summed,
         }
         path = save_checkpoint(self.run_dir / CHECKPOINTS, self.step, state, keep=2)
@@ -230,10 +234,15 @@ class CloningTrainer(Trainer):
         self._optimizer.step()
         self.step += 1
         for name, value in {**losses, "grad_norm": norm}.items():
-            self._sums[name] = self._sums.get(name, 0.0) + float(value.detach())
+            self._sums[name] = self._sums.get(name, 0.0) + value.detach().double()
         self._summed += 1
-        if not math.isfinite(self._sums["loss"]):
-            raise GantryError(f"The loss stopped being finite at update {self.step}; a lower learning rate may help.")
+        self._losses.add(losses["loss"].detach(), self.step)
+
+    def _require_finite(self) -> None:
+        """Stop before a network of NaNs replaces the last good one."""
+        self._losses.require_finite()
+        if not all_finite(self.policy.state_dict()):
+            raise DivergedError("network's weights", f"in update {self.step}")
 
     def _blurred(self, chunks: Chunks) -> Chunks:
         """With shifted images and noise on the states."""
@@ -252,7 +261,8 @@ class CloningTrainer(Trainer):
         return Chunks(obs, chunks.action.to(self._device), chunks.real.to(self._device), labels)
 
     def _metrics(self) -> dict[str, float]:
-        means = {name: total / self._summed for name, total in self._sums.items()}
+        self._losses.require_finite()
+        means = {name: float(total) / self._summed for name, total in self._sums.items()}
         self._sums, self._summed = {}, 0
         predicted = self.validate()
         others = {} if predicted is None else {"validation_l1": predicted}
@@ -261,6 +271,7 @@ class CloningTrainer(Trainer):
     def _keep(self) -> None:
         """Write the policy as it is."""
         if self.run_dir is not None:
+            self._require_finite()
             save_policy(self.policy, self.run_dir, self.step, self._provenance)
 
     def _evaluations(self) -> Iterator[Report]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.training.trainer import Report, Trainer, TrainingError
+from gantry_hardware.training.losses import UnreadLosses
+from gantry_hardware.training.trainer import DivergedError, Report, Trainer
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import UnusableCheckpointError, all_finite, random_state, restore_random_state
@@ -40,10 +40,6 @@ from gantry_policies.off_policy.replay.demos import (
 )
 from gantry_policies.off_policy.requirements import require_parts
 from gantry_policies.off_policy.saving import Saver
-
-
-class DivergedError(TrainingError):
-    """A loss is not finite any more; what is in the newest checkpoint is still good."""
 
 
 class OffPolicyTrainer(Trainer):
@@ -93,8 +89,7 @@ class OffPolicyTrainer(Trainer):
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         env.keep_final_obs = True
         self.cfg = cfg = cfg.share_of(processes.count())
-        if cfg.is_offline:
-            self.unit = "update"
+        self.unit = "update" if cfg.is_offline else self.unit
         residual = cfg.agent.actor.residual
         self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed, clone)
         self.learner.share_first()
@@ -118,6 +113,7 @@ class OffPolicyTrainer(Trainer):
         self._eval_env = eval_env or env
         self._policy = self._acting((eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
+        self._losses = UnreadLosses("critic's loss")
         self._saver = None if self.run_dir is None else Saver(self.run_dir)
         self._saved = self._learned()
 
@@ -185,6 +181,9 @@ class OffPolicyTrainer(Trainer):
     def save_checkpoint(self) -> Path | None:
         """Write everything that an exact continuation needs: networks, buffers, counters, random generators; nothing
         without a folder."""
+        self._losses.require_finite()
+        if self._saver is not None and not all_finite(self.learner.state_dict()):
+            raise DivergedError("learner's weights", f"in update {self.learner.critic_updates}")
         return self._write_checkpoint(inside=True)
 
     def _write_checkpoint(self, *, inside: bool) -> Path | None:
@@ -274,6 +273,7 @@ class OffPolicyTrainer(Trainer):
             metrics = self._learn(lambda demos=demos: self.learner.pretrain(demos, cfg.clone_weight))
             counters.pretrained += 1
             yield self._told("pretrain", metrics, counters.pretrained - 1, counters.pretrained)
+        self._losses.require_finite()
         yield from self._evaluations("pretrain" if cfg.is_offline else "warmup")
         while steps.env_steps < min(cfg.warmup_steps, cfg.total_steps):
             before = steps.env_steps
@@ -304,6 +304,7 @@ class OffPolicyTrainer(Trainer):
             counters.updates_due -= 1.0
             if self._actors and counters.updates_due >= 1.0:  # Many updates follow a stretch.
                 yield None
+        self._losses.require_finite()  # The next step waits for its actions anyway.
         yield self._told("learn", metrics, before, self.collector.env_steps)
 
     def _critic_warmup(self, replay: ReplayBuffer | None, demos: ReplayBuffer | None) -> Iterator[Report | None]:
@@ -345,13 +346,13 @@ class OffPolicyTrainer(Trainer):
         if not every or steps < counters.next_evaluation:
             return
         # A policy that has not learned since the first evaluation need not be looked at again.
+        self._losses.require_finite()
         before = 0 if self.cfg.is_offline else self.cfg.pretrain_updates
         due, learned = counters.next_evaluation, self.learner.actor_updates > before
         counters.next_evaluation = (steps // every + 1) * every
         if (due != 0 and not learned) or not processes.is_first():
             return
-        began = time.perf_counter()
-        result = self._look()
+        began, result = time.perf_counter(), self._look()
         self.wall_s -= time.perf_counter() - began
         if result is None:
             counters.next_evaluation = due  # for the continuation
@@ -374,14 +375,10 @@ class OffPolicyTrainer(Trainer):
     def _learn(self, update: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         if self.demos is None and self.taught is not None and len(self.taught):
             self.demos = self.taught
-        if self._threads != 1:
-            torch.set_num_threads(self._threads)
+        torch.set_num_threads(self._threads)
         metrics = update()
-        if self._threads != 1:
-            torch.set_num_threads(1)
-        if not math.isfinite(float(metrics["critic_loss"])):
-            where = f"after {self.learner.critic_updates} updates"
-            raise DivergedError(f"The critic's loss stopped being finite {where}; a lower learning rate may help.")
+        torch.set_num_threads(1)
+        self._losses.add(metrics["critic_loss"], self.learner.critic_updates)
         return metrics
 
     def _told(self, phase: str, metrics: dict[str, Tensor], before: int, now: int) -> Report | None:
@@ -389,6 +386,7 @@ class OffPolicyTrainer(Trainer):
         return None if now // every == before // every else self._report(phase, metrics)
 
     def _report(self, phase: str, metrics: dict[str, Tensor], evaluation: Evaluation | None = None) -> Report:
+        self._losses.require_finite()
         numbers = {"updates": self.learner.critic_updates, **{name: float(value) for name, value in metrics.items()}}
         episodes = self.collector.episodes
         if evaluation is None and episodes.success_rate is not None:

@@ -16,7 +16,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError
-from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
+from gantry_hardware.training.trainer import CHECKPOINTS, DivergedError, Report, Trainer, TrainingError
 from gantry_policies.common import processes
 from gantry_policies.common.batched_env import IMAGE_PREFIX
 from gantry_policies.common.border import NotFiniteError, require_finite
@@ -329,7 +329,7 @@ class PpoTrainer(Trainer):
         networks = (*self.alg.actor.parameters(), *self.alg.critic.parameters())
         if wrong or not torch.stack([torch.isfinite(values).all() for values in networks]).all():
             what = f"losses ({', '.join(wrong)})" if wrong else "network's weights"
-            raise TrainingError(f"The {what} stopped being finite in {self._where()}; a lower learning rate may help.")
+            raise DivergedError(what, f"in {self._where()}")
 
     def _where(self) -> str:
         return f"iteration {self.iteration + 1} of {self.iterations}"

@@ -208,7 +208,9 @@ class GantryEnv(ManagerBasedRlEnv):
         for mode in ("step", "interval"):
             if mode in self.event_manager.available_modes:
                 self.event_manager.apply(mode=mode, dt=self.step_dt)
-        ended = self.reset_buf.nonzero(as_tuple=False).squeeze(-1)
+        # To read which episodes ended is to wait for a GPU.
+        looks = self.cfg.auto_reset or self.keep_final_obs
+        ended = (self.reset_buf if looks else self.reset_buf[:0]).nonzero(as_tuple=False).squeeze(-1)
         self.final_obs = self._last_observations() if self.keep_final_obs and len(ended) > 0 else None
         reset_env_ids = ended if self.cfg.auto_reset else ended[:0]
         if len(reset_env_ids) > 0:
@@ -224,7 +226,7 @@ class GantryEnv(ManagerBasedRlEnv):
         if len(reset_env_ids) > 0:
             self.recorder_manager.record_post_reset(reset_env_ids)
         if not self.cfg.auto_reset:
-            self._manual_reset_pending[ended] = True
+            self._manual_reset_pending |= self.reset_buf
         self.recorder_manager.record_post_step()
         return self.obs_buf, self.reward_buf, self.reset_terminated, self.reset_time_outs, self.extras
 

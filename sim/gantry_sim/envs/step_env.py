@@ -139,18 +139,20 @@ class ArmStepEnv:
                 extras |= self._progress()
             next_obs = self._observation(observed)
             ended = terminated | timed_out
-            self._outcomes.extend(success[ended].float().tolist())
+            # In one copy, since each waits for a GPU.
+            are_over, succeeded = torch.stack((ended, success)).tolist()
+            self._outcomes.extend(float(won) for won, over in zip(succeeded, are_over, strict=True) if over)
             # The environment's own buffers change in the reset below.
             reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
-            self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
-        self._remember(action, ended)
+            self._obs = self._restart(ended, next_obs) if any(are_over) else next_obs
+        self._remember(action, are_over)
         return EnvStep(self._obs, next_obs, reward, terminated, truncated, success, extras)
 
     def step_metrics(self) -> dict[str, Tensor]:
         """Share of successes among the episodes that ended last; nothing before the first has ended."""
         if not self._outcomes:
             return {}
-        return {"success_rate": torch.tensor(sum(self._outcomes) / len(self._outcomes))}
+        return {"success_rate": torch.full((), sum(self._outcomes) / len(self._outcomes), device=self.device)}
 
     def close(self) -> None:
         """Release physics and drawing."""
@@ -201,9 +203,9 @@ class ArmStepEnv:
         self._outcomes.clear()
         self._outcomes.extend(state.get("outcomes", ()))
 
-    def _remember(self, action: Tensor, ended: Tensor) -> None:
+    def _remember(self, action: Tensor, are_over: list[bool]) -> None:
         self._actions.append(action.detach().clone())
-        self._ages = [0 if over else age + 1 for age, over in zip(self._ages, ended.tolist(), strict=True)]
+        self._ages = [0 if over else age + 1 for age, over in zip(self._ages, are_over, strict=True)]
         del self._actions[: len(self._actions) - max(self._ages)]
 
     def _restart(self, ended: Tensor, last: Observation) -> Observation:

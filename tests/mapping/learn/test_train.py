@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_hardware.training.trainer import DivergedError
 from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.errors import MappingError
@@ -165,6 +166,21 @@ def test_a_training_stops_when_its_time_is_over_and_says_so(tmp_path):
     assert not training.is_complete
     assert "weighted_loss" in training.metrics
     assert MapTrainer(TINY, tmp_path, resume=True).step == 1
+
+
+def test_a_loss_that_is_not_finite_is_named_and_the_checkpoint_stays_good(tmp_path):
+    training = MapTrainer(TINY, tmp_path)
+    training.save_checkpoint()
+
+    def break_it(progress):
+        with torch.no_grad():
+            next(training.net.parameters()).fill_(torch.nan)
+
+    with pytest.raises(DivergedError, match="loss stopped being finite in updates 4 to 6;"):
+        training.train(break_it)
+    assert MapTrainer(TINY, tmp_path, resume=True).step == 0
+    with pytest.raises(DivergedError, match="loss stopped being finite in updates 4 to 6;"):
+        training.save_checkpoint()
 
 
 def test_another_configuration_or_a_missing_checkpoint_is_not_resumed(tmp_path):

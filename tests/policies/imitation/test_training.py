@@ -7,6 +7,7 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_hardware.training.trainer import DivergedError
 from gantry_policies.common.checkpoint import CheckpointError
 from gantry_policies.imitation.config import BcCfg, NetworkCfg
 from gantry_policies.imitation.policy import list_policies, load_policy
@@ -70,6 +71,24 @@ def test_a_stopped_training_continues_exactly(tmp_path, demos):
         row.pop("wall_s")
     assert rows[0] == rows[1]
     assert [row["update"] for row in rows[0]] == [8, 16, 20]
+
+
+@pytest.mark.parametrize(
+    ("save_every_s", "where"),
+    [(0.0, "weights stopped being finite in update 8;"), (1e9, "loss stopped being finite in updates 9 to 16;")],
+)
+def test_a_network_of_nan_is_never_saved(tmp_path, demos, save_every_s, where):
+    trainer = CloningTrainer(demos(4), replace(CFG, save_every_s=save_every_s), tmp_path)
+
+    def break_it(progress):
+        with torch.no_grad():
+            next(trainer.policy.parameters()).fill_(torch.nan)
+
+    with pytest.raises(DivergedError, match=where):
+        trainer.train(break_it)
+    assert not list_policies(tmp_path)
+    saved = {path.name for path in tmp_path.glob("checkpoints/*.pt")}
+    assert saved == (set() if save_every_s else {"model_6.pt", "model_7.pt"})
 
 
 def test_something_else_is_not_continued(tmp_path, demos):

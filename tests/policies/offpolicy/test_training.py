@@ -9,12 +9,13 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_hardware.training.trainer import DivergedError
 from gantry_policies.common.checkpoint import CheckpointError
 from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.config import LearnerCfg
 from gantry_policies.off_policy.presets import resfit, rlpd, wsrl
-from gantry_policies.off_policy.trainer import DivergedError, OffPolicyTrainer
+from gantry_policies.off_policy.trainer import OffPolicyTrainer
 
 
 def small(cfg, hidden=(32,), batch=32, actor=None, critic=None, learner=None, **train):
@@ -335,9 +336,30 @@ def test_trap_13_what_one_base_labelled_is_not_learned_from_on_top_of_another(re
 def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_checkpoint(reach, make_base, demos, tmp_path):
     trainer = make(reach, make_base, demos, short_resfit(eval_every_steps=0), tmp_path)
     trainer.learner.critic.ensemble.last.bias.data.fill_(torch.nan)
-    with pytest.raises(DivergedError, match="stopped being finite after 1 updates"):
+    with pytest.raises(DivergedError, match="critic's loss stopped being finite in updates 1 to 5;"):
         trainer.train()
-    assert not (tmp_path / "checkpoints" / "model_40.pt").exists()
+    assert not list(tmp_path.glob("checkpoints/*"))
+
+
+def test_nothing_is_saved_of_a_learner_that_is_not_finite(reach, make_base, demos, tmp_path):
+    """Saving after every piece of work, so long before the loss is reported."""
+    cfg = short_resfit(eval_every_steps=0, log_every_steps=10_000, save_every_s=0.0, critic_warmup_updates=3)
+    trainer = make(reach, make_base, demos, cfg, tmp_path)
+    update = trainer.learner.update_critic
+
+    def broken(*buffers):
+        found = update(*buffers)
+        if trainer.learner.critic_updates == 2:
+            trainer.learner.critic.ensemble.last.bias.data.fill_(torch.nan)
+        return found
+
+    trainer.learner.update_critic = broken
+    with pytest.raises(DivergedError, match="learner's weights stopped being finite in update 2;"):
+        trainer.train()
+    trainer.learner.update_critic = update
+    trainer.resume()
+    assert trainer.learner.critic_updates == 1
+    assert torch.isfinite(weights(trainer)).all()
 
 
 def test_states_are_scaled_by_the_warm_up_where_there_are_no_demonstrations(reach):

@@ -15,6 +15,7 @@ import torch
 import warp as wp
 from mjlab.sensor.raycast_sensor import RayCastSensor
 from mjlab.sim import sim as mjlab_sim
+from mjlab.sim.sim_data import TorchArray
 from torch import Tensor
 
 from gantry_fixtures.one_device import META, Numbers, device_in_place
@@ -32,7 +33,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 def physics_on_meta(numbers: Numbers) -> Iterator[None]:
     """Let environments be built and stepped on the device ``meta``; arrays of the physics keep their numbers."""
     start_warp()
-    real = wp.to_torch
+    real, real_init = wp.to_torch, TorchArray.__init__
     devices = wp._src.context.runtime.device_map
 
     def to_torch(array: Any, **kwargs: Any) -> Tensor:
@@ -40,10 +41,16 @@ def physics_on_meta(numbers: Numbers) -> Iterator[None]:
         hidden = torch.empty_strided(shown.size(), shown.stride(), dtype=shown.dtype, device=META)
         return numbers.keep(hidden, shown)
 
+    def shown_on_meta(self: TorchArray, *args: Any, **kwargs: Any) -> None:
+        real_init(self, *args, **kwargs)
+        if self._tensor.device.type == "cpu":  # mjlab makes a tensor of its own of an empty array of the CPU
+            self._tensor = self._tensor.to(META)
+
     with ExitStack() as stack:
         stack.enter_context(device_in_place())
         stack.enter_context(patch.dict(devices, {META: devices["cpu"]}))
         stack.enter_context(patch.object(wp, "to_torch", to_torch))
+        stack.enter_context(patch.object(TorchArray, "__init__", shown_on_meta))
         for name in KERNELS:
             stack.enter_context(patch.object(mjlab_sim.mjwarp, name, _nothing))
         stack.enter_context(patch.object(RayCastSensor, "raycast_kernel", _nothing))

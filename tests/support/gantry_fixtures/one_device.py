@@ -35,6 +35,8 @@ TO_DEVICE = "copied from the CPU"
 MADE = "made of numbers of the CPU"
 MIXED = "a tensor of the CPU among those of the device"
 CHECKED = "the result is checked for failure"
+WAITS = frozenset((NUMBER, ROWS, TO_CPU, TO_DEVICE, MADE, CHECKED))
+"""Kinds that a GPU takes time for; it refuses the remaining one."""
 
 _READS = {Tensor.item: None, Tensor.__bool__: bool, Tensor.__int__: int, Tensor.__index__: int, Tensor.__float__: float}
 """Methods that read a number, with its type; None for that of the tensor."""
@@ -57,6 +59,8 @@ class Allowed:
     """Whether all that the function calls may wait, too."""
     answer: bool = True
     """What a condition that is read there is said to be; a mask is full where it is true, else empty."""
+    kinds: frozenset[str] = WAITS
+    """Kinds that are allowed there."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class Watch:
         """Add what happens in the calling frame; returns what a condition there is said to be."""
         frames = list(_frames())
         innermost = next((f for f in frames if not any(part in f[0] for part in _PASSED_OVER)), frames[-1])
-        rule = next((rule for rule in self.allowed if _allows(rule, innermost, frames)), None)
+        rule = next((rule for rule in self.allowed if _allows(rule, kind, innermost, frames)), None)
         path, line, name = innermost
         short = "/".join(Path(path).parts[-4:])
         self.found.append(Wait(kind, f"{short}:{line} {name}", rule))
@@ -151,7 +155,9 @@ def _frames() -> Iterator[tuple[str, int, str]]:
         frame = frame.f_back
 
 
-def _allows(rule: Allowed, innermost: tuple[str, int, str], frames: Sequence[tuple[str, int, str]]) -> bool:
+def _allows(rule: Allowed, kind: str, innermost: tuple[str, int, str], frames: Sequence[tuple[str, int, str]]) -> bool:
+    if kind not in rule.kinds:
+        return False
     path, name = rule.place.rsplit(":", 1)
     return any(at.endswith(path) and function == name for at, _, function in (frames if rule.within else (innermost,)))
 
@@ -362,6 +368,7 @@ class _MetaGenerator(torch.Generator):
 
 
 _REAL_GENERATOR = torch.Generator
+_REAL_FORK = torch.random.fork_rng
 
 
 def _generator(device: Any = "cpu") -> torch.Generator:
@@ -376,6 +383,11 @@ def watched(allowed: Sequence[Allowed] = (), numbers: Numbers | None = None) -> 
         yield watch
 
 
+def _forked(devices: Any = None, **options: Any) -> Any:
+    """Random numbers of the CPU put back after a block, as there are none on ``meta``."""
+    return _REAL_FORK([] if devices == [META] else devices, **options)
+
+
 def _fused_devices() -> list[str]:
     return [*_REAL_FUSED(), META]
 
@@ -385,9 +397,10 @@ _REAL_FUSED = optimizer._get_fused_kernels_supported_devices
 
 @contextmanager
 def device_in_place() -> Iterator[None]:
-    """Let generators be made on ``meta``, and optimisers and norms be fused there, as on a GPU."""
+    """Let generators be made and forked on ``meta``, and optimisers and norms be fused there, as on a GPU."""
     with (
         patch.object(torch, "Generator", _generator),
+        patch.object(torch.random, "fork_rng", _forked),
         patch.object(optimizer, "_get_fused_kernels_supported_devices", _fused_devices),
         patch.object(clip_grad, "_device_has_foreach_support", lambda device: True),
     ):

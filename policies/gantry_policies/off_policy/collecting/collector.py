@@ -171,8 +171,10 @@ class Collector(StepCollector):
         self.replay.add(
             *parts, base_action=now_base, next_base_action=next_base, is_intervention=by_person, penalty=penalty
         )
+        if self.taught is None:
+            return
         rows = by_person.nonzero().squeeze(1)
-        if self.taught is None or not rows.numel():
+        if not rows.numel():
             return
 
         def those(values: Tensor) -> Tensor:
@@ -277,12 +279,14 @@ class Collector(StepCollector):
         self._succeeded |= step.success
         self._earned += step.reward.to(self._earned.device)
         ended = step.terminated | step.truncated
-        ids = ended.nonzero().squeeze(1)
         if self.person is not None:
             self.help.add(by_person, ended, self._succeeded)
+            ids = ended.nonzero().squeeze(1)
             if ids.numel():
                 self.person.reset(ids)
-        for index in ids.tolist():
-            self.episodes.add(bool(self._succeeded[index]), float(self._earned[index]))
-            self._succeeded[index] = False
-            self._earned[index] = 0.0
+        # In one copy, since each waits for a GPU.
+        for is_over, succeeded, earned in torch.stack((ended, self._succeeded, self._earned), dim=1).tolist():
+            if is_over:
+                self.episodes.add(bool(succeeded), earned)
+        self._succeeded &= ~ended
+        self._earned[ended] = 0.0

@@ -314,7 +314,7 @@ class Tell(Rule):
     def asking(self, start: Start, asked: Sequence[Asked]) -> Start:
         """The same k starts with other requests."""
         zone = torch.tensor([one.zone or 0 for one in asked], device=start.goal_m.device)
-        goal = start.fixtures_m[torch.arange(len(zone)), zone].clone()
+        goal = start.fixtures_m[torch.arange(len(zone), device=zone.device), zone].clone()
         goal[:, 2] = self.half_m[2]
         return replace(start, goal_m=goal, asked=asked)
 
