@@ -161,7 +161,9 @@ def test_nobody_sees_the_guard_of_a_driver_that_works_and_it_ends_with_the_drive
         assert has_ended(pid)
         time.sleep(0.3)
         report = fake.report()
-        assert 75 <= report["commands"]["accepted"] <= loop.counts["sent"], "the guard sends nothing after a regular end"
+        assert 75 <= report["commands"]["accepted"] <= loop.counts["sent"], (
+            "the guard sends nothing after a regular end"
+        )
         assert report["violations"] == {}
     finally:
         robot.close()
