@@ -102,7 +102,7 @@ def test_inspect_warns_of_a_robot_that_does_not_fit(tmp_path, capsys):
     code, out, _ = run(capsys, "inspect", bundle.path)
     assert code == 0
     assert "WARNING" in out
-    known = "bmw_320i, cartpole, f1tenth, f1tenth_vesc, g1, go1, go2, rover, yam"
+    known = "bmw_320i, cartpole, cartpole_mjlab, f1tenth, f1tenth_vesc, g1, go1, go2, rover, yam"
     assert f"Unknown robot 'tiny'. Available: {known}." in " ".join(out.split())
 
 

@@ -97,6 +97,27 @@ def test_the_gait_clock_runs_only_while_moving(make):
     np.testing.assert_allclose(found, [[0, 1], [1, 0], [0, 0]], atol=1e-6)
 
 
+def test_a_term_shows_the_joints_that_it_names_in_its_order(make):
+    first, second, third, fourth = CONTRACT.joint_names
+    terms = [
+        replace(make_term("joint_pos", 2), joints=(fourth, first)),
+        replace(make_term("joint_cos_sin", 4), joints=(third, second)),
+        replace(make_term("joint_vel", 1), joints=(second,)),
+    ]
+    pos = np.array([[0.35, 0.5, -0.25, 1.0]])
+    found = observe(make, terms, joint_pos_rad=pos, joint_vel_rad_s=[[1, 2, 3, 4]])
+    relative = pos - np.array(CONTRACT.default_pos_rad)
+    expected = [relative[0, 3], relative[0, 0], np.cos(-0.25), np.cos(0.5), np.sin(-0.25), np.sin(0.5), 2.0]
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+
+
+def test_joints_of_other_terms_and_unknown_joints_are_refused(make):
+    with pytest.raises(ContractError, match=r"'base_ang_vel': .* expected none but for joint_pos, "):
+        observe(make, [replace(make_term("base_ang_vel", 3), joints=CONTRACT.joint_names[:1])])
+    with pytest.raises(UnknownNameError, match="joint of observation 'joint_vel'"):
+        observe(make, [replace(make_term("joint_vel", 1), joints=("tail",))])
+
+
 def test_values_are_clipped_before_they_are_scaled(make):
     terms = [make_term("joint_vel", 4, scale=0.5, clip=4.0), make_term("base_ang_vel", 3, scale=10.0)]
     found = observe(make, terms, joint_vel_rad_s=[[1, 9, -9, -2]], ang_vel_base_in_base_rad_s=[[9, -9, 0]])
@@ -142,7 +163,8 @@ def test_a_reset_forgets_only_its_rows(make):
 
 
 def test_numpy_and_torch_agree_on_every_term_with_history_and_resets():
-    raw = make_term("joint_pos_absolute", 4), make_term("base_rotation", 4)
+    some = replace(make_term("joint_cos_sin", 4), joints=CONTRACT.joint_names[1::2])
+    raw = make_term("joint_pos_absolute", 4), make_term("base_rotation", 4), some
     terms = tuple(
         replace(term, history=1 + i % 3, clip=1.0 if i % 2 else None, scale=0.5 + i)
         for i, term in enumerate((*CONTRACT.observations, *raw))

@@ -7,7 +7,7 @@ from mjlab.envs import ManagerBasedRlEnvCfg
 from mjlab.sensor import CameraSensorCfg
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.physics.agreement import AGREEMENT_TASKS
 
@@ -207,15 +207,15 @@ def test_cameras_are_refused_by_name():
         cfg.scene.sensors += (CameraSensorCfg(name="front", camera_name="robot/tracking", height=4, width=4),)
         return cfg
 
-    with pytest.raises(GantryError, match=r"Camera sensors \(front\) need the GPU backend"):
+    with pytest.raises(GantryError, match=r"Camera sensors \(front\) are drawn by MuJoCo Warp alone"):
         build(make)
 
 
-def test_unknown_backends_and_devices_are_refused():
-    with pytest.raises(GantryError, match=r"Unknown physics backend 'bullet'\. Available: mjc, warp"):
-        GantryEnv(unitree_go1_flat_env_cfg(), "cpu", backend="bullet")
-    with pytest.raises(GantryError, match="runs on device 'cpu', not on 'cuda:0'"):
-        GantryEnv(unitree_go1_flat_env_cfg(), "cuda:0", backend="mjc")
+def test_unknown_simulations_and_devices_are_refused():
+    with pytest.raises(UnknownNameError, match=r"Unknown physics engine 'thread'\. Did you mean 'threads'"):
+        GantryEnv(unitree_go1_flat_env_cfg(), "cpu", "thread")
+    with pytest.raises(GantryError, match="'threads' runs on device 'cpu', not on 'cuda:0'"):
+        GantryEnv(unitree_go1_flat_env_cfg(), "cuda:0", "threads")
 
 
 def test_unknown_engines_are_refused(monkeypatch):
@@ -235,7 +235,7 @@ def test_unknown_model_fields_are_refused():
 def test_a_broken_environment_is_reset_on_mujoco_warp_too():
     cfg = unitree_go1_flat_env_cfg()
     cfg.scene.num_envs, cfg.seed = 3, 0
-    env = GantryEnv(cfg, "cpu", backend="warp")
+    env = GantryEnv(cfg, "cpu", "warp")
     env.reset()
     env.sim.data.qpos[1, 2] = torch.nan
     _, reward, terminated, *_ = env.step(torch.zeros(3, 12))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.contract.mechanism_spec import MechanismSpec
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Event, SafetyMachine
 from gantry_deploy.errors import SafetyError
@@ -17,7 +18,7 @@ from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder
-from gantry_fixtures.mechanism import GAINS_N, cartpole_bundle
+from gantry_fixtures.mechanism import GAINS_N, cartpole_bundle, cartpole_contract
 from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.robots import robot_spec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
@@ -130,6 +131,17 @@ def test_a_linear_policy_balances_and_none_does_not(tmp_path, gains, kept):
     assert len(np.unique(starts)) == 8
     assert result.scores.success_rate.mean == kept / 4
     assert ("not balanced" in BalanceScenario.line(result.episodes[0])) == (kept == 0)
+
+
+def test_whole_turns_of_an_endless_joint_do_not_count(tmp_path):
+    """The robot's default pose is upright, and so is one turn further on, where this policy was trained."""
+    turn = 2.0 * np.pi
+    body = MechanismSpec(("slider_to_cart",), (-0.1, turn - 0.1), (0.1, turn + 0.1))
+    contract = cartpole_contract(default_pos_rad=(0.0, turn), body=body)
+    runner = PolicyRunner(cartpole_bundle(tmp_path / "bundle", contract=contract), CARTPOLE)
+    result = run_episodes(runner, RolloutConfig(episodes=1, seconds=4.0))
+    assert result.episodes[0].conditions["start_cart_to_pole"] > 6.0
+    assert result.episodes[0].scores["balanced"]
 
 
 def test_commands_take_such_a_bundle(tmp_path, capsys):

@@ -3,10 +3,13 @@ refused with the part that is missing."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 import torch
+from mjlab.tasks.cartpole import cartpole_env_cfg
 
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
@@ -19,12 +22,13 @@ from gantry_sim.managed_tasks import learner
 from gantry_sim.managed_tasks.contract import NoContractError
 from gantry_sim.mjlab_tasks import listing
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, agent_cfg, mjlab_env_cfg, registered
+from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks import catalogue, names
 from gantry_sim.tasks.registry import find_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-FLAT_GO1, CARTPOLE = "mjlab:Mjlab-Velocity-Flat-Unitree-Go1", "mjlab:Mjlab-Cartpole-Balance"
+FLAT_GO1, LIFT = "mjlab:Mjlab-Velocity-Flat-Unitree-Go1", "mjlab:Mjlab-Lift-Cube-Yam"
 TRAIN = ("--steps", "768", "--set", "env.num_envs=16", "--set", "learner.hidden=[8]", "--episodes", "0")
 SHORT = ("--set", 'env.changes={"episode_length_s": 1.0}')
 
@@ -128,6 +132,67 @@ def test_targets_keep_within_the_limits_of_the_robot(go1):
     assert float(env.env.action_manager.action.max()) == 100.0
 
 
+def test_the_contract_of_a_cartpole_is_that_of_its_model():
+    """Numbers of mjlab's cartpole.xml and cartpole_env_cfg.py."""
+    for name, hinge in (("Balance", 0.0), ("Swingup", np.pi)):
+        task = find_task(f"mjlab:Mjlab-Cartpole-{name}")
+        contract = task.contract(task.usual_env())
+        assert (contract.robot, contract.embodiment, contract.rate_hz) == ("cartpole_mjlab", "mechanism", 20.0)
+        assert [(term.name, term.size, term.joints) for term in contract.observations] == [
+            ("joint_pos", 1, ("slider",)),
+            ("joint_cos_sin", 2, ("hinge_1",)),
+            ("joint_vel", 1, ("slider",)),
+            ("joint_vel", 1, ("hinge_1",)),
+        ]
+        assert contract.joint_limits["slider"] == pytest.approx((-1.8, 1.8))
+        # A gear of 10 and controls within 1: one unit of action is all of 10 N.
+        assert (contract.effort_limit_nm[0], contract.action.scale, contract.command.names) == (10.0, (1.0,), ())
+        assert contract.default_pos_rad == pytest.approx((0.0, hinge))
+        assert contract.body.driven_joints == ("slider",)
+        cart_m = 0.1 if name == "Balance" else 0.0
+        assert contract.body.start_lower_rad == pytest.approx((-cart_m, hinge - 0.034))
+        assert contract.body.start_upper_rad == pytest.approx((cart_m, hinge + 0.034))
+
+
+def test_efforts_of_a_cartpole_are_those_that_a_robot_gives():
+    task = find_task("mjlab:Mjlab-Cartpole-Swingup")
+    cfg = replace(task.usual_env(), changes={"episode_length_s": 1.5})
+    contract = task.contract(cfg)
+    rows = task.record(task, cfg, noisy_policy, seed=3, envs=2, steps=45, before=5)
+    assert largest_difference(contract, rows) < 1e-6
+    # Each row's last_action is the action of the step before it.
+    goes_on = ~rows["episode_start"][1:]
+    pushed = np.clip(10.0 * rows["last_action"][1:, 0], -10.0, 10.0)[goes_on]
+    assert np.abs(pushed).max() == 10.0
+    np.testing.assert_allclose(rows["joint_target_effort_nm"][:-1, 0][goes_on], pushed, rtol=1e-6)
+    assert not rows["joint_target_effort_nm"][:, 1].any()
+
+
+def test_a_cart_at_the_end_of_its_rail_is_pushed_back_only():
+    task = find_task("mjlab:Mjlab-Cartpole-Balance")
+    env = task.make_env(replace(task.usual_env(), num_envs=2), "cpu", 1)
+    env.env.sim.data.qpos[:, 0] = torch.tensor([1.7, -1.7])
+    env.step(torch.ones(2, 1))
+    efforts = env.env.action_manager.get_term("effort").efforts[:, 0].tolist()
+    env.close()
+    assert efforts == [0.0, 10.0]
+
+
+def test_the_robot_of_the_cartpole_tasks_is_mjlabs_model():
+    """Both swing freely from the same state, one in its own scene with the floor of mjlab, the other alone."""
+    theirs = mujoco.MjModel.from_xml_path(str(Path(cartpole_env_cfg.__file__).parent / "cartpole.xml"))
+    ours = robot_model("cartpole_mjlab").compile()
+    ends = []
+    for model in (theirs, ours):
+        model.opt.timestep = 0.002
+        model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:] = (0.3, 2.0), (-0.4, 1.0)
+        mujoco.mj_step(model, data, 1000)
+        ends.append((*data.qpos, *data.qvel))
+    np.testing.assert_allclose(ends[1], ends[0], atol=1e-9)
+
+
 def test_train_export_and_check_a_velocity_task(tmp_path, capsys):
     assert main(["train", FLAT_GO1, *TRAIN, *SHORT, "--run-dir", str(tmp_path / "run")]) == 0
     bundle = load_bundle(tmp_path / "run" / "bundle")
@@ -144,15 +209,15 @@ def test_train_export_and_check_a_velocity_task(tmp_path, capsys):
 
 
 def test_a_task_with_an_unknown_term_trains_and_names_it_at_export(tmp_path, capsys):
-    assert main(["train", CARTPOLE, *TRAIN, *SHORT, "--run-dir", str(tmp_path / "run")]) == 0
+    assert main(["train", LIFT, *TRAIN, *SHORT, "--run-dir", str(tmp_path / "run")]) == 0
     assert not (tmp_path / "run" / "bundle").exists()
     capsys.readouterr()
     assert main(["eval", str(tmp_path / "run"), "--episodes", "2"]) == 0
     assert "length" in capsys.readouterr().out
     assert main(["export", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
-    assert "'pole_angle' of group 'actor'" in told
-    assert "pole_angle_cos_sin" in told
+    assert "'ee_to_cube' of group 'actor'" in told
+    assert "ee_to_object_distance" in told
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_an_unknown_model_is_answered_with_the_near_miss():
         model_file("goo2")
     with pytest.raises(UnknownNameError, match="FR"):
         foot_geoms(robot_model("go2"), "F R")
-    assert model_names() == ["cartpole", "g1", "go1", "go2", "yam"]
+    assert model_names() == ["cartpole", "cartpole_mjlab", "g1", "go1", "go2", "yam"]
 
 
 def test_finding_a_model_imports_neither_mjlab_nor_torch():

@@ -64,11 +64,15 @@ class EffortDecoder:
         """See :meth:`gantry_deploy.actions.decoder.ActionDecoder.reset`; nothing continues from earlier targets."""
 
     def __call__(self, action: Array, signals: Signals) -> JointTargets:
-        """Efforts (N, n), N m or N, of an action (N, a), dimensionless; positions are those of the default pose, which
-        nothing follows where joints have no stiffness."""
+        """:meth:`efforts` of an action (N, a); positions are those of the default pose, which nothing follows where
+        joints have no stiffness."""
+        effort = self.efforts(action, signals.joint_pos_rad)
+        return JointTargets(pos_rad=self._pos + self._xp.zeros_like(effort), effort_nm=effort)
+
+    def efforts(self, action: Array, joint_pos_rad: Array) -> Array:
+        """Efforts (N, n), N m or N, of an action (N, a), dimensionless, at joint positions (N, n), rad or m."""
         effort = self.clip(action) @ self._scale
-        pos, (lower, upper), xp = signals.joint_pos_rad, self._inner, self._xp
+        pos, (lower, upper), xp = joint_pos_rad, self._inner, self._xp
         least = xp.where(pos <= lower, xp.zeros_like(effort), -self._limit + xp.zeros_like(effort))
         most = xp.where(pos >= upper, xp.zeros_like(effort), self._limit + xp.zeros_like(effort))
-        effort = xp.minimum(xp.maximum(effort, least), most)
-        return JointTargets(pos_rad=self._pos + self._xp.zeros_like(effort), effort_nm=effort)
+        return xp.minimum(xp.maximum(effort, least), most)

@@ -61,6 +61,8 @@ class ObservationTerm:
     """SI unit before scaling; empty where it has none."""
     point_in_base_m: tuple[float, ...] = ()
     """Point fixed to the base, (3,) in its frame, that ``base_lin_vel`` is the velocity of; empty for its origin."""
+    joints: tuple[str, ...] = ()
+    """Joints that a term of joints shows, in its order; empty for all of the contract."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Episodes of mechanisms: from a pose in which training began to joints that stay near their default positions."""
+"""Episodes of mechanisms: from a pose in which training began to joints that stay near the robot's default pose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gantry_hardware.model.capabilities import HasReset
 from gantry_hardware.model.mechanism import Mechanism
 
 NEAR_RAD = 0.2
-"""Largest distance from the default pose that counts as balanced."""
+"""Largest distance from the robot's default pose that counts as balanced."""
 BALANCED_S = 1.0
 """Time at the end of an episode in which it must be kept."""
 NOISE_SHARE = 0.1
@@ -26,10 +26,12 @@ NOISE_SHARE = 0.1
 
 
 class BalanceScenario(Scenario):
-    """Joints without a motor, or all where every one has one, are near their default positions in the last second.
+    """Joints without a motor, or all where every one has one, are near the robot's default pose in the last second.
 
-    The mechanism stands in its default pose until the policy starts, and then begins in a drawn one, at rest. Joints
-    with a motor may be anywhere within their limits: on a rail a cart that balances its pole drifts.
+    The mechanism stands in the contract's default pose until the policy starts, and then begins in a drawn one, at
+    rest. A pole that is to be swung up hangs down there; the robot's default pose is upright. Whole turns of a joint
+    that turns for ever do not count. Joints with a motor may be anywhere within their limits: on a rail a cart that
+    balances its pole drifts.
 
     Args:
         runner: The policy.
@@ -55,7 +57,8 @@ class BalanceScenario(Scenario):
         mechanism: Mechanism = runner.spec.body
         still = mechanism.passive_joints or runner.spec.joint_names
         self._joints = [runner.spec.joint_index(name) for name in still]
-        self._default = np.array(runner.contract.default_pos_rad)[self._joints]
+        self._default = runner.spec.array("default_rad")[self._joints]
+        self._endless = np.array([runner.spec.joint_names[i] in mechanism.endless_joints for i in self._joints])
 
     def make_robot(self, index: int) -> Robot:
         """See :meth:`Scenario.make_robot`."""
@@ -81,8 +84,9 @@ class BalanceScenario(Scenario):
     def judge(self, command: FloatArray) -> End | None:
         """Look whether the pose is kept; ``command`` is (0,)."""
         state = self._robot.read()
-        error = np.abs(state.joint_pos_rad[self._joints] - self._default).max()
-        if error > NEAR_RAD:
+        error = state.joint_pos_rad[self._joints] - self._default
+        error = np.where(self._endless, (error + np.pi) % (2.0 * np.pi) - np.pi, error)
+        if np.abs(error).max() > NEAR_RAD:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = state.stamp_s

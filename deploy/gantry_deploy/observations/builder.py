@@ -16,7 +16,8 @@ from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, Observation
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.observations.base_velocity import VELOCITY_TERM, base_lin_vel, check_point, velocity_at
-from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_joints, mirror_contract_window
+from gantry_deploy.observations.joints import JOINT_TERMS, of_joints
+from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_window
 from gantry_deploy.observations.road import DRIVING_TERMS
 from gantry_deploy.observations.scene import SCENE_TERMS
 from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, ee_pose_of, given
@@ -42,21 +43,6 @@ Array = Any
 
 GROUP = "gantry.observation_terms"
 """Entry-point group: name of a term -> :class:`TermInfo`."""
-
-
-def joint_pos(signals: Signals, constants: TermConstants) -> Array:
-    """Joint positions relative to the default pose, (N, n), rad."""
-    return signals.joint_pos_rad - constants.default_pos_rad
-
-
-def joint_pos_absolute(signals: Signals, constants: TermConstants) -> Array:
-    """Joint positions as they are measured, (N, n), rad."""
-    return signals.joint_pos_rad
-
-
-def joint_vel(signals: Signals, constants: TermConstants) -> Array:
-    """Joint velocities, (N, n), rad/s."""
-    return signals.joint_vel_rad_s
 
 
 def base_ang_vel(signals: Signals, constants: TermConstants) -> Array:
@@ -131,11 +117,6 @@ def height_scan(signals: Signals, constants: TermConstants) -> Array:
     return -xp.reshape(xp.permute_dims(values[..., 0], (0, 2, 1)), (values.shape[0], -1))
 
 
-def joint_lead(signals: Signals, constants: TermConstants) -> Array:
-    """Lead of the last joint targets over the joints, (N, n), rad; an arm that is held up shows it here."""
-    return given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
-
-
 def ee_pos(signals: Signals, constants: TermConstants) -> Array:
     """Place of the end effector in the base frame, (N, 3), m."""
     return ee_pose_of(signals, constants)[0]
@@ -145,11 +126,6 @@ def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
     """Orientation of the end effector: its x and y axes in the base frame, (N, 6), which know no jumps."""
     rotation = ee_pose_of(signals, constants)[1]
     return namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
-
-
-def joint_from_start(signals: Signals, constants: TermConstants) -> Array:
-    """Joints minus those at the start of the episode, (N, n), rad."""
-    return signals.joint_pos_rad - given(signals.start_joint_pos_rad, "joint_from_start", "joints at the start")
 
 
 def ee_from_start(signals: Signals, constants: TermConstants) -> Array:
@@ -196,11 +172,6 @@ _OBJECT = {"object_pose_in_base": 7}
 TERMS: dict[str, TermInfo] = {
     "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s", mirror=(-1, 1, -1)),
     "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", "", mirror=(1, -1, 1)),
-    "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad", mirror=mirror_contract_joints),
-    "joint_pos_absolute": TermInfo(
-        joint_pos_absolute, "state/joint/position", "", "rad", mirror=mirror_contract_joints
-    ),
-    "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s", mirror=mirror_contract_joints),
     "base_rotation": TermInfo(base_rotation, "state/body/rotation", "world", "", mirror=(1, -1, 1, -1)),
     "last_action": TermInfo(last_action, "", "", "", mirror=mirror_action),
     "velocity_command": TermInfo(
@@ -219,9 +190,7 @@ TERMS: dict[str, TermInfo] = {
     "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1", mirror=(1, -1, -1, 1)),
     "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m", mirror=mirror_contract_window),
     "height_scan": TermInfo(height_scan, "", "base_yaw", "m"),
-    "joint_lead": TermInfo(joint_lead, "", "", "rad"),
     "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
-    "joint_from_start": TermInfo(joint_from_start, "", "", "rad"),
     "ee_from_start": TermInfo(ee_from_start, "", "base", "m"),
     "ee_rotation": TermInfo(ee_rotation, "state/body/rotation", "base", ""),
     "object_pos": TermInfo(object_pos, "state/body/position", "base", "m", signals=_OBJECT),
@@ -230,6 +199,7 @@ TERMS: dict[str, TermInfo] = {
     "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
     "goal_from_object": TermInfo(goal_from_object, "", "base", "m", signals=_OBJECT),
     INSTRUCTION_TERM: TermInfo(instruction, "", "", "", signals={INSTRUCTION_TERM: MAX_WORDS}),
+    **JOINT_TERMS,
     **DRIVING_TERMS,
     **SCENE_TERMS,
 }
@@ -301,7 +271,7 @@ class ObservationBuilder:
         like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
 
     Raises:
-        UnknownNameError: If the contract names a term that does not exist.
+        UnknownNameError: If the contract names a term or a joint that does not exist.
         ContractError: If a term means something else in the contract than here.
     """
 
@@ -312,7 +282,9 @@ class ObservationBuilder:
         for term in contract.observations:
             check_term(term)
         self._functions = [
-            velocity_at(term.point_in_base_m) if term.point_in_base_m else term_info(term.name).function
+            velocity_at(term.point_in_base_m)
+            if term.point_in_base_m
+            else of_joints(term, contract.joint_names, term_info(term.name).function)
             for term in contract.observations
         ]
         self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))

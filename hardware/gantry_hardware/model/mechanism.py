@@ -16,17 +16,20 @@ class Mechanism:
 
     passive_joints: tuple[str, ...] = ()
     """Joints without a motor."""
+    endless_joints: tuple[str, ...] = ()
+    """Joints that turn for ever, so that a pose is the same after every whole turn of them."""
     fixed_base = True
     """Whether the base is fixed to the world, so that its model gets no free joint."""
 
     def check_joints(self, robot: str, joint_names: tuple[str, ...]) -> None:
-        """Refuse passive joints that the robot has not.
+        """Refuse passive or endless joints that the robot has not.
 
         Raises:
             GantryError: With the joint.
         """
-        for name in self.passive_joints:
-            if name not in joint_names:
-                raise GantryError(
-                    f"Robot '{robot}': the passive joint '{name}' is none of its joints: {', '.join(joint_names)}."
-                )
+        for kind, names in (("passive", self.passive_joints), ("endless", self.endless_joints)):
+            for name in names:
+                if name not in joint_names:
+                    raise GantryError(
+                        f"Robot '{robot}': the {kind} joint '{name}' is none of its joints: {', '.join(joint_names)}."
+                    )

@@ -1,12 +1,11 @@
-"""The one seam between mjlab's managers and our physics: a subclass that chooses the simulation by device.
+"""The one seam between mjlab's managers and the physics: a subclass that takes scene and simulation by name.
 
-mjlab constructs its simulation and its sensor context inside two constructors; :class:`GantryEnv` and
-:class:`GantryScene` repeat those constructors (mjlab is pinned to one minor version) instead of patching modules.
+mjlab constructs both inside a constructor; :class:`GantryEnv` repeats that constructor (mjlab is pinned to one minor
+version) instead of patching modules.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,10 @@ from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from mjlab.envs.mdp import nan_detection
 from mjlab.envs.types import VecEnvStepReturn
 from mjlab.managers import TerminationTermCfg
-from mjlab.scene import Scene
-from mjlab.sensor import CameraSensor, RayCastSensor
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.physics import MjcSimulation
-from gantry_sim.physics.sensing import CpuSensorContext
+from gantry_sim.physics.scene import GantryScene
+from gantry_sim.physics.simulation import SelectiveSimulation, find_simulation
 from gantry_sim.process.suppress_output import start_warp
 
 
@@ -49,78 +46,36 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
     a control step; None for none."""
 
 
-class GantryScene(Scene):
-    """mjlab's scene with ray sensors that work on a CPU."""
-
-    ground_model: Any = None
-    """Model of the whole ground, where the physics holds a part of it; None where it holds all."""
-
-    def initialize(self, mj_model: Any, model: Any, data: Any) -> None:
-        """Connect entities and sensors to the simulation's arrays."""
-        if self.device != "cpu":
-            super().initialize(mj_model, model, data)
-            return
-        self._default_env_origins = torch.zeros((self.num_envs, 3))
-        for part in (*self.entities.values(), *self.sensors.values()):
-            part.initialize(mj_model, model, data, self.device)
-        sensing = [sensor for sensor in self.sensors.values() if sensor.requires_sensor_context]
-        if sensing:
-            self._sensor_context = CpuSensorContext(
-                mj_model=mj_model if self.ground_model is None else self.ground_model,
-                model=model,
-                data=data,
-                camera_sensors=[sensor for sensor in sensing if isinstance(sensor, CameraSensor)],
-                raycast_sensors=[sensor for sensor in sensing if isinstance(sensor, RayCastSensor)],
-                device=self.device,
-            )
-
-
-def diverged(env: ManagerBasedRlEnv) -> torch.Tensor:
+def diverged(env: GantryEnv) -> torch.Tensor:
     """(N,) bool: environments whose physics broke down (NaN, Inf or huge values); every task ends their episodes."""
-    return env.sim.diverged if isinstance(env.sim, MjcSimulation) else nan_detection(env)
+    return env.sim.diverged if env.is_selective else nan_detection(env)
 
 
 class GantryEnv(ManagerBasedRlEnv):
-    """mjlab's environment on MuJoCo C (``cpu``) or MuJoCo Warp (``cuda:0``, or anywhere with ``backend="warp"`` or
-    ``GANTRY_PHYSICS_ENGINE=warp``, which is slow on a CPU and takes the way of a GPU).
+    """mjlab's environment on a simulation that is chosen by name: by default MuJoCo C on ``cpu`` and MuJoCo Warp on
+    another device. Warp runs on a CPU too, slowly, and takes the way of a GPU there.
 
     Args:
         cfg: Task configuration; changed by mjlab while it builds, so pass a fresh one.
         device: ``cpu`` or a CUDA device.
-        backend: ``mjc``, ``warp``, or None to choose by device.
-        render_mode: Passed on to mjlab.
+        physics: Name of the simulation, see :func:`gantry_sim.physics.simulation.find_simulation`.
+
+    Raises:
+        UnknownNameError: If there is no such simulation.
+        GantryError: If it does not run on the device.
     """
 
     sim: Any
     state_version: int
     """Counts changes of the physics state, so that quantities shared by terms are computed once per change."""
+    render_mode = _offline_renderer = None
     task_state: Any
     """Result of ``cfg.make_task_state``."""
 
-    def __init__(
-        self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
-    ) -> None:
-        warp = device != "cpu" or os.environ.get("GANTRY_PHYSICS_ENGINE") == "warp"
-        backend = backend or ("warp" if warp else "mjc")
-        if backend == "mjc" and device != "cpu":
-            raise GantryError(f"The MuJoCo C backend runs on device 'cpu', not on '{device}'.")
+    def __init__(self, cfg: ManagerBasedRlEnvCfg, device: str, physics: str | None = None) -> None:
+        # Follows ManagerBasedRlEnv.__init__ of mjlab 1.6 but for the choice of scene and simulation.
+        kind = find_simulation(device, physics)
         start_warp()
-        if backend == "warp":
-            super().__init__(cfg, device, render_mode)
-        elif backend == "mjc":
-            self._init_mjc(cfg, device, render_mode)
-        else:
-            raise GantryError(f"Unknown physics backend '{backend}'. Available: mjc, warp.")
-        self.keep_final_obs = False
-        """Whether :attr:`final_obs` is made."""
-        self.final_obs: dict[str, Any] | None = None
-        """Observations (N, ...) by group at the end of the step just taken, before ended episodes began anew; None
-        where none ended, or :attr:`keep_final_obs` is off."""
-        self._hold_controls = getattr(cfg, "hold_controls", False) and backend == "mjc"
-        self._refresh_all = getattr(cfg, "refresh_all", True) or backend == "warp"
-
-    def _init_mjc(self, cfg: ManagerBasedRlEnvCfg, device: str, render_mode: str | None) -> None:
-        # Follows ManagerBasedRlEnv.__init__ of mjlab 1.6 but for the classes of scene and simulation.
         self.cfg = cfg
         if cfg.seed is not None:
             cfg.seed = self.seed(cfg.seed)
@@ -128,10 +83,10 @@ class GantryEnv(ManagerBasedRlEnv):
         self._sim_step_counter = 0
         self.extras = {}
         self.obs_buf = {}
-        self._manual_reset_pending = torch.zeros(num_envs, dtype=torch.bool)
-        self._command_dt = torch.zeros(num_envs)
-        self.scene = GantryScene(cfg.scene, device=device)
-        self.sim = MjcSimulation(
+        self._manual_reset_pending = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self._command_dt = torch.zeros(num_envs, device=device)
+        self.scene = kind.scene(cfg.scene, device=device)
+        self.sim = kind.make(
             num_envs,
             cfg.sim,
             spec=self.scene.spec,
@@ -139,15 +94,23 @@ class GantryEnv(ManagerBasedRlEnv):
             device=device,
             near_ground=getattr(cfg, "near_ground", False),
         )
-        self.scene.ground_model = self.sim.ground_model
+        self.is_selective = isinstance(self.sim, SelectiveSimulation)
+        """Whether the simulation can leave work out."""
+        self._hold_controls = getattr(cfg, "hold_controls", False) and self.is_selective
+        self._refresh_all = getattr(cfg, "refresh_all", True) or not self.is_selective
+        if isinstance(self.scene, GantryScene):
+            self.scene.ground_model = self.ground_model
         self.scene.initialize(self.sim.mj_model, self.sim.model, self.sim.data)
         if self.scene.sensor_context is not None:
             self.sim.set_sensor_context(self.scene.sensor_context)
         self.common_step_counter = 0
-        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
-        self.render_mode = render_mode
-        self._offline_renderer = None
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long, device=device)
         self.metadata["render_fps"] = 1.0 / self.step_dt
+        self.keep_final_obs = False
+        """Whether :attr:`final_obs` is made."""
+        self.final_obs: dict[str, Any] | None = None
+        """Observations (N, ...) by group at the end of the step just taken, before ended episodes began anew; None
+        where none ended, or :attr:`keep_final_obs` is off."""
         self.load_managers()
         self.setup_manager_visualizers()
 

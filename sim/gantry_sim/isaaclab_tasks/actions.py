@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gantry_deploy.contract.arm_spec import JOINT_TARGET
-from gantry_deploy.contract.mechanism_spec import JOINT_EFFORT, MechanismSpec
-from gantry_deploy.contract.policy_contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
-from gantry_sim.managed_tasks.contract import NoContractError, floats, row_of, velocity_command
+from gantry_deploy.contract.mechanism_spec import MechanismSpec
+from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract
+from gantry_sim.managed_tasks.actions import Parts, effort_parts, require_single_of, starts_of
+from gantry_sim.managed_tasks.contract import NoContractError, row_of, velocity_command
 from gantry_sim.managed_tasks.terms import ActorTerm, Driven
-
-NO_COMMAND = CommandSpec("", (), (), (), ())
-"""Nothing is asked of the policy."""
-MIN_BALANCED_RATE = 0.9
-"""Share of episodes in which a mechanism must come to rest, for `gantry check`."""
-RESET = "reset_joints_by_offset"
-"""Isaac Lab's event that draws the joints' positions at the start of an episode."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Parts of a contract that depend on the kind of action."""
-
-    action: ActionSpec
-    """Meaning of the actor's output."""
-    command: CommandSpec
-    """Commands that the policy accepts."""
-    body: Any = None
-    """Part of the embodiment."""
-    acceptance: Acceptance = field(default_factory=Acceptance)
-    """Thresholds of `gantry check`."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +53,7 @@ def require_single(kinds: dict[str, str]) -> None:
     Raises:
         NoContractError: If so.
     """
-    if len(kinds) != 1 or not set(kinds.values()) <= set(KINDS):
-        told = ", ".join(f"'{name}' ({kind})" for name, kind in kinds.items())
-        raise NoContractError(f"its actions are {told}; expected a single {' or '.join(KINDS)}.")
+    require_single_of(kinds, KINDS)
 
 
 def kind_of(action: Any) -> Kind:
@@ -104,53 +81,26 @@ def _position_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list
 
 def _effort_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list[ActorTerm], clip: float) -> Parts:
     names = tuple(action._joint_names)
-    efforts = np.array(row_of(action._scale, len(names)))
-    scale = efforts / limits[[driven.joint_names.index(name) for name in names]]
-    if any(row_of(action._offset, len(names))):
-        raise NoContractError(f"its efforts have the offset {action._offset}, expected none.")
-    for name, effort, share in zip(names, efforts, scale, strict=True):
-        if abs(share) > 1.0:
-            raise NoContractError(
-                f"its action pushes '{name}' with {effort:g} per unit, beyond the joint's limit {effort / share:g}; a "
-                "joint without a motor has next to none."
-            )
-    lower, upper = _starts(driven)
-    return Parts(
-        ActionSpec(JOINT_EFFORT, floats(scale), (0.0,) * len(names), clip=clip),
-        NO_COMMAND,
-        MechanismSpec(names, floats(lower), floats(upper)),
-        Acceptance(min_success_rate=MIN_BALANCED_RATE),
+    return effort_parts(
+        dict(zip(names, row_of(action._scale, len(names)), strict=True)),
+        row_of(action._offset, len(names)),
+        dict(zip(driven.joint_names, limits.tolist(), strict=True)),
+        _starts(driven),
+        clip,
     )
 
 
 def _starts(driven: Driven) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest position (n,) of the joints at the start of an episode, as its events draw them; default pose
-    for joints that none of them moves. Velocities that they draw as well are left out: a mechanism begins at rest.
-
-    Raises:
-        NoContractError: If an event places joints in another way.
-    """
-    names, events = driven.entity.joint_names, getattr(driven.env.cfg, "events", None)
+    names, data = driven.entity.joint_names, driven.entity.data
     order = [names.index(name) for name in driven.joint_names]
-    default = driven.entity.data.default_joint_pos.torch[0].cpu().numpy().astype(np.float64)
-    lower, upper = default, default
-    for event in vars(events).values() if events is not None else ():
-        function = getattr(getattr(event, "func", None), "__name__", "")
-        chosen = getattr(event, "params", {}).get("asset_cfg")
-        if getattr(event, "mode", "") != "reset" or getattr(chosen, "name", driven.entity_name) != driven.entity_name:
-            continue
-        if function != RESET:
-            if "joint" in function:
-                raise NoContractError(f"its event {function} places joints; expected {RESET}.")
-            continue
-        low, high = event.params["position_range"]
-        patterns = getattr(chosen, "joint_names", None) or ".*"
-        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-        moved = [any(re.fullmatch(pattern, name) for pattern in patterns) for name in names]
-        lower, upper = np.where(moved, default + low, lower), np.where(moved, default + high, upper)
-    ends = driven.entity.data.joint_pos_limits.torch[0].cpu().numpy().astype(np.float64)
-    lower, upper = (np.clip(values, ends[:, 0], ends[:, 1]) for values in (lower, upper))
-    return lower[order], upper[order]
+    default, ends = (
+        values.torch[0, order].cpu().numpy().astype(np.float64)
+        for values in (data.default_joint_pos, data.joint_pos_limits)
+    )
+    events = getattr(driven.env.cfg, "events", None)
+    return starts_of(
+        vars(events).values() if events is not None else (), driven.entity_name, driven.joint_names, default, ends
+    )
 
 
 def _clipped_positions(action: Any, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,9 +15,9 @@ from gantry_sim.managed_tasks.terms import (
     Driven,
     MissingTermError,
     only_scan,
-    require_joints,
     scan_window,
     shaped,
+    shown_joints,
 )
 
 MDP = "isaaclab.envs.mdp.observations"
@@ -102,26 +102,20 @@ def _base_lin_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
     return replace(make_term("base_lin_vel", 3), point_in_base_m=(x, y, z) if any((x, y, z)) else ())
 
 
-def _joints(term: ActorTerm, driven: Driven) -> None:
-    asset, names = _asset(term, driven), driven.entity.joint_names
-    ids = slice(None) if asset is None else asset.joint_ids
-    require_joints(tuple(names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids]), term, driven)
+def _joints(name: str) -> Callable[[ActorTerm, Driven], ObservationTerm]:
+    def found(term: ActorTerm, driven: Driven) -> ObservationTerm:
+        asset, names = _asset(term, driven), driven.entity.joint_names
+        ids = slice(None) if asset is None else asset.joint_ids
+        shown = names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids]
+        return shown_joints(name, tuple(shown), term, driven)
 
-
-def _joint_pos(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    _joints(term, driven)
-    return make_term("joint_pos", len(driven.joint_names))
-
-
-def _joint_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    _joints(term, driven)
-    return make_term("joint_vel", len(driven.joint_names))
+    return found
 
 
 def _joint_vel_rel(term: ActorTerm, driven: Driven) -> ObservationTerm:
     if float(driven.entity.data.default_joint_vel.torch.abs().max()) > ROUNDING:
         raise MissingTermError(f"{term.where} is relative to joints that move by default, expected zero.")
-    return _joint_vel(term, driven)
+    return _joints("joint_vel")(term, driven)
 
 
 def _last_action(term: ActorTerm, driven: Driven) -> ObservationTerm:
@@ -177,8 +171,8 @@ FUNCTIONS: dict[str, Callable[[ActorTerm, Driven], ObservationTerm]] = {
     f"{MDP}.base_lin_vel": _base_lin_vel,
     f"{MDP}.base_ang_vel": _of_root("base_ang_vel"),
     f"{MDP}.projected_gravity": _of_root("projected_gravity"),
-    f"{MDP}.joint_pos_rel": _joint_pos,
-    f"{MDP}.joint_vel": _joint_vel,
+    f"{MDP}.joint_pos_rel": _joints("joint_pos"),
+    f"{MDP}.joint_vel": _joints("joint_vel"),
     f"{MDP}.joint_vel_rel": _joint_vel_rel,
     f"{MDP}.last_action": _last_action,
     f"{MDP}.generated_commands": _command,

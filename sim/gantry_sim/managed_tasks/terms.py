@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
+from gantry_deploy.observations.builder import make_term
 from gantry_hardware.errors import GantryError
 
 ROUNDING = 1e-6
@@ -101,14 +102,20 @@ def shaped(found: ObservationTerm, term: ActorTerm) -> ObservationTerm:
     return replace(found, scale=float(scale[0]), clip=clip, history=max(1, cfg.history_length))
 
 
-def require_joints(shown: tuple[str, ...], term: ActorTerm, driven: Driven) -> None:
-    """Refuse a term of other joints than those of the actions, or of another order.
+def shown_joints(name: str, shown: tuple[str, ...], term: ActorTerm, driven: Driven) -> ObservationTerm:
+    """A contract's term of joints, of all of them or of those that a manager's term shows, in its order.
+
+    Args:
+        name: Of the contract's term, with one number for each joint.
+        shown: Joints that the manager's term shows.
+        term: The manager's.
+        driven: The robot.
 
     Raises:
-        MissingTermError: If so.
+        MissingTermError: If it shows joints that the contract has not.
     """
-    if shown != driven.joint_names:
+    if others := [joint for joint in shown if joint not in driven.joint_names]:
         raise MissingTermError(
-            f"{term.where} shows {len(shown)} joints, {', '.join(shown)}; the actions move {len(driven.joint_names)}, "
-            f"{', '.join(driven.joint_names)}."
+            f"{term.where} shows {', '.join(others)}; the contract's joints are {', '.join(driven.joint_names)}."
         )
+    return replace(make_term(name, len(shown)), joints=() if shown == driven.joint_names else shown)

@@ -11,6 +11,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.mjlab_tasks.actions import kind_of
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, actor_groups, mjlab_env_cfg
 from gantry_sim.mjlab_tasks.contract import CONTRACTS
 from gantry_sim.process.suppress_output import quietly
@@ -60,7 +61,8 @@ def _require_flat(env: GantryEnv, groups: dict[str, tuple[str, ...]]) -> None:
 
 
 def make_env(cfg: MjlabCfg, device: str, seed: int) -> MjlabBatch:
-    """The environments on a device; where the task has a contract, joint targets keep within its limits, as on a robot.
+    """The environments on a device; where the task has a contract, targets and efforts keep within its limits, as on
+    a robot.
 
     Raises:
         GantryError: If an observation is no row of numbers.
@@ -68,7 +70,7 @@ def make_env(cfg: MjlabCfg, device: str, seed: int) -> MjlabBatch:
     env_cfg = mjlab_env_cfg(cfg, seed)
     contract = CONTRACTS.or_none(cfg)
     if contract is not None:
-        (action,) = (term for term in env_cfg.actions.values() if term is not None)
-        action.clip = {f"^{name}$": limits for name, limits in contract.joint_limits.items()}
+        ((name, action),) = ((name, term) for name, term in env_cfg.actions.items() if term is not None)
+        env_cfg.actions[name] = kind_of(action).bounded(action, contract)
     with quietly():
         return MjlabBatch(GantryEnv(env_cfg, device), cfg.task, cfg.action_clip)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gantry_hardware.plugins import entry_points
-from gantry_sim.managed_tasks.names import NO_ROBOT
 from gantry_sim.tasks.catalogue import TaskInfo
 
 PREFIX = "mjlab:"
@@ -17,8 +16,8 @@ def _info(task_id: str, robot: str) -> TaskInfo:
 
 
 OWN = (
-    _info("Mjlab-Cartpole-Balance", NO_ROBOT),
-    _info("Mjlab-Cartpole-Swingup", NO_ROBOT),
+    _info("Mjlab-Cartpole-Balance", "cartpole_mjlab"),
+    _info("Mjlab-Cartpole-Swingup", "cartpole_mjlab"),
     _info("Mjlab-Lift-Cube-Yam", "yam"),
     _info("Mjlab-Lift-Cube-Yam-Depth", "yam"),
     _info("Mjlab-Lift-Cube-Yam-Rgb", "yam"),

@@ -10,9 +10,10 @@ from torch import Tensor
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_deploy.observations.builder import Signals
 from gantry_sim.managed_tasks.contract import command_name
-from gantry_sim.managed_tasks.terms import ActorTerm, Driven
+from gantry_sim.managed_tasks.terms import ActorTerm
+from gantry_sim.mjlab_tasks.actions import driven_of, joint_action, joint_ids, kind_of
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, actor_groups
-from gantry_sim.mjlab_tasks.contract import CONTRACTS, joint_action
+from gantry_sim.mjlab_tasks.contract import CONTRACTS
 from gantry_sim.mjlab_tasks.terms import actor_terms, is_biased, reads_joints, scan_of, window_of
 
 
@@ -26,18 +27,23 @@ class MjlabReader:
 
     def __init__(self, env: Any, groups: tuple[str, ...]) -> None:
         terms: list[ActorTerm] = actor_terms(env, groups)
-        action = joint_action(env)
-        self._env, self._action, self._ids = env, action, action.target_ids
-        self._data = env.scene[action.cfg.entity_name].data
+        driven = driven_of(env)
+        self._env, self._action, self._driven = env, joint_action(env), driven
+        self._ids, self._data = joint_ids(driven), driven.entity.data
         self._biased = any(is_biased(term) for term in terms if reads_joints(term))
         self._command = command_name(terms)
         self._scan = scan_of(terms)
-        self._window = window_of(terms, Driven(env, action.cfg.entity_name, tuple(action.target_names)))
+        self._window = window_of(terms, driven)
 
-    follows_velocity = True
+    @property
+    def follows_velocity(self) -> bool:
+        """Whether a velocity is asked of the policy; nothing otherwise."""
+        return self._command is not None
 
     def command(self) -> Tensor:
-        """Commanded velocities (N, 3) in the base frame, m/s and rad/s."""
+        """Commanded velocities (N, 3) in the base frame, m/s and rad/s; (N, 0) where nothing is asked."""
+        if self._command is None:
+            return torch.zeros(self._env.num_envs, 0, device=self._env.device)
         found = self._env.command_manager.get_command(self._command)
         assert found is not None
         return found
@@ -49,11 +55,11 @@ class MjlabReader:
         return torch.stack((planar, yaw_rate_error_rad_s(data.root_link_ang_vel_b, asked)))
 
     def targets(self) -> dict[str, Tensor]:
-        """Joint targets (N, n), rad, of the step just taken, by their name in a recording."""
-        return {"joint_target_rad": self._action._processed_actions}
+        """Joint targets (N, n) of the step just taken, by their names in a recording."""
+        return kind_of(self._action).recorded(self._action, self._driven)
 
     def signals(self) -> Signals:
-        """Of the present state, n joints in the order of the actions."""
+        """Of the present state, n joints in the order of the contract."""
         data, env = self._data, self._env
         joints = data.joint_pos_biased if self._biased else data.joint_pos
         return Signals(

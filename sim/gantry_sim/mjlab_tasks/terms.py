@@ -11,6 +11,7 @@ import numpy as np
 from mjlab.envs.mdp import observations as mdp
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from mjlab.sensor import BuiltinSensor, GridPatternCfg, ObjRef
+from mjlab.tasks.cartpole.cartpole_env_cfg import pole_angle_cos_sin
 from mjlab.tasks.velocity.mdp import UniformVelocityCommand
 
 from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
@@ -22,15 +23,15 @@ from gantry_sim.managed_tasks.terms import (
     Driven,
     MissingTermError,
     only_scan,
-    require_joints,
     scan_window,
     shaped,
+    shown_joints,
 )
 
 
 def reads_joints(term: ActorTerm) -> bool:
     """Whether a term shows positions of joints."""
-    return term.cfg.func is mdp.joint_pos_rel
+    return term.cfg.func in (mdp.joint_pos_rel, pole_angle_cos_sin)
 
 
 def is_biased(term: ActorTerm) -> bool:
@@ -93,23 +94,25 @@ def _of_root(name: str) -> Callable[[ActorTerm, Driven], ObservationTerm]:
     return found
 
 
-def _joints(term: ActorTerm, driven: Driven) -> None:
-    """Refuse other joints than those of the actions, or another order."""
-    ids = _asset(term, driven).joint_ids
-    names = driven.entity.joint_names
-    require_joints(tuple(names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids]), term, driven)
+def _shown(term: ActorTerm, driven: Driven) -> tuple[str, ...]:
+    """Joints of a term in its order."""
+    ids, names = _asset(term, driven).joint_ids, driven.entity.joint_names
+    return tuple(names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids])
 
 
 def _joint_pos(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    _joints(term, driven)
-    return make_term("joint_pos", len(driven.joint_names))
+    return shown_joints("joint_pos", _shown(term, driven), term, driven)
+
+
+def _joint_cos_sin(term: ActorTerm, driven: Driven) -> ObservationTerm:
+    found = shown_joints("joint_cos_sin", _shown(term, driven), term, driven)
+    return replace(found, size=2 * found.size)
 
 
 def _joint_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    _joints(term, driven)
     if float(driven.entity.data.default_joint_vel.abs().max()) > ROUNDING:
         raise MissingTermError(f"{term.where} is relative to joints that move by default, expected zero.")
-    return make_term("joint_vel", len(driven.joint_names))
+    return shown_joints("joint_vel", _shown(term, driven), term, driven)
 
 
 def _last_action(term: ActorTerm, driven: Driven) -> ObservationTerm:
@@ -218,6 +221,7 @@ FUNCTIONS: dict[Any, Callable[[ActorTerm, Driven], ObservationTerm]] = {
     mdp.builtin_sensor: _sensor,
     mdp.joint_pos_rel: _joint_pos,
     mdp.joint_vel_rel: _joint_vel,
+    pole_angle_cos_sin: _joint_cos_sin,
     mdp.last_action: _last_action,
     mdp.generated_commands: _command,
     mdp.height_scan: _height_scan,

@@ -21,6 +21,7 @@ from mjlab.tasks.velocity.config.g1.env_cfgs import unitree_g1_flat_env_cfg, uni
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg, unitree_go1_rough_env_cfg
 
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.physics.simulation import WARP, default_simulation
 
 DERIVED_FIELDS = ("xpos", "xquat", "cvel", "subtree_com", "actuator_force", "qacc", "sensordata")
 """Fields that are compared after ``forward`` from identical states."""
@@ -79,8 +80,8 @@ def measure_agreement(
     with contextlib.ExitStack() as stack:
         stack.callback(torch.set_num_threads, threads)
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))  # mjlab describes every manager
-        ours = _build(cfg_factory(), "mjc", num_envs, seed, "cpu")
-        theirs = _build(cfg_factory(), "warp", num_envs, seed, device)
+        ours = _build(cfg_factory(), default_simulation("cpu"), num_envs, seed, "cpu")
+        theirs = _build(cfg_factory(), WARP, num_envs, seed, device)
         on_field = _on_height_field(ours)
         table: dict[str, dict[str, float]] = {}
         if device == "cpu":
@@ -105,10 +106,10 @@ def format_agreement(name: str, table: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def _build(cfg: ManagerBasedRlEnvCfg, backend: str, num_envs: int, seed: int, device: str) -> GantryEnv:
+def _build(cfg: ManagerBasedRlEnvCfg, physics: str, num_envs: int, seed: int, device: str) -> GantryEnv:
     cfg.scene.num_envs = num_envs
     cfg.seed = seed
-    return GantryEnv(cfg, device, backend=backend)
+    return GantryEnv(cfg, device, physics)
 
 
 def _read(env: GantryEnv, name: str) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from typing import Any, Protocol
 
 import mujoco
@@ -66,13 +65,13 @@ def make_engine(model: mujoco.MjModel, num_envs: int, num_threads: int = 0, name
         model: Compiled model; copied.
         num_envs: Number of simulations N.
         num_threads: Worker threads; 0 for one per core that this process may use.
-        name: An entry of :data:`ENGINES`; None takes ``GANTRY_PHYSICS_ENGINE`` or else the best that is installed.
+        name: An entry of :data:`ENGINES`; None takes the best that is installed.
 
     Raises:
         UnknownNameError: If there is no such engine here.
     """
     available = available_engines()
-    name = name or os.environ.get("GANTRY_PHYSICS_ENGINE") or available[0]
+    name = name or available[0]
     if name not in available:
         raise UnknownNameError("physics engine", name, available)
     from gantry_sim.physics.threads import ThreadBatch, physics_threads

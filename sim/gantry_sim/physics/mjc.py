@@ -135,6 +135,7 @@ class MjcSimulation:
         device: Must be ``cpu``.
         near_ground: Let every simulation hold the ground near its robot alone, see
             :mod:`gantry_sim.physics.near_ground`.
+        engine: Name of what steps, see :func:`gantry_sim.physics.engine.make_engine`.
 
     Raises:
         GantryError: If mesh variants or another device are asked for, or the ground cannot be placed like that.
@@ -149,6 +150,7 @@ class MjcSimulation:
         variant_info: list[Any] | None = None,
         device: str = "cpu",
         near_ground: bool = False,
+        engine: str | None = None,
     ) -> None:
         if variant_info:
             names = ", ".join(name for name, _ in variant_info)
@@ -169,7 +171,7 @@ class MjcSimulation:
             self.mj_model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
         self.mj_data = mujoco.MjData(self.mj_model)
         mujoco.mj_forward(self.mj_model, self.mj_data)
-        self.engine = make_engine(self.mj_model, num_envs)
+        self.engine = make_engine(self.mj_model, num_envs, name=engine)
         self._warnings = torch.from_numpy(self.engine.bind("warning"))
         self.data: Any = MjcData(self.engine, num_envs)
         self.model: Any = MjcModel(self.engine, self.mj_model, num_envs)

@@ -40,7 +40,10 @@ class CpuSensorContext(SensorContext):
     def _create_context(self, mj_model: mujoco.MjModel) -> None:
         if self.camera_sensors:
             names = ", ".join(sensor.cfg.name for sensor in self.camera_sensors)
-            raise GantryError(f"Camera sensors ({names}) need the GPU backend; the CPU backend has none yet.")
+            raise GantryError(
+                f"Camera sensors ({names}) are drawn by MuJoCo Warp alone: on a GPU, or slowly on a CPU with "
+                "GANTRY_PHYSICS_ENGINE=warp."
+            )
         self._ctx = None
         self._maps: dict[tuple[int, ...] | None, HeightMap] = {}
         self._lookups: dict[str, HeightMap] = {}

@@ -154,11 +154,11 @@ def test_efforts_are_shares_of_the_limits_and_starts_those_of_the_events(driven)
     assert kind.clip(contract) == {"slider_to_cart": (-400.0, 400.0)}
     with pytest.raises(NoContractError, match=r"efforts have the offset 1\.0, expected none"):
         kind.parts(JointEffortAction(_offset=1.0), found, np.array([30.0, 80.0]), [], 5.0)
+    with pytest.raises(NoContractError, match=r"pushes 'a_joint' with 20 per unit, beyond the joint's limit 0\.001"):
+        kind.parts(action, found, np.array([30.0, 0.001]), [], 5.0)
     scaled = effort_env(driven, action, event("reset", 0.5, 1.5, None, func=reset_joints_by_scale))
     with pytest.raises(NoContractError, match="event reset_joints_by_scale places joints; expected reset"):
         kind.parts(action, actions.driven_of(scaled), np.array([30.0, 80.0]), [], 5.0)
-    with pytest.raises(NoContractError, match=r"pushes 'a_joint' with 20 per unit, beyond the joint's limit 0\.001"):
-        kind.parts(action, found, np.array([30.0, 0.001]), [], 5.0)
     limited = JointEffortAction(cfg=SimpleNamespace(clip={".*": (-1.0, 1.0)}))
     with pytest.raises(NoContractError, match="efforts are limited to"):
         kind.clipped(limited, np.zeros(2), np.zeros(2))
@@ -179,6 +179,14 @@ def test_a_height_scan_is_a_window(driven):
         terms.window_of([scan], driven)
 
 
+def test_a_term_may_show_some_joints(driven):
+    chosen = {"asset_cfg": SimpleNamespace(name="robot", joint_ids=[1])}
+    found = terms.contract_term(term("joint_vel", params=chosen), driven)
+    assert (found.name, found.size, found.joints) == ("joint_vel", 1, ("a_joint",))
+    with pytest.raises(MissingTermError, match="shows a_joint; the contract's joints are b_joint"):
+        terms.contract_term(term("joint_vel", params=chosen), Driven(driven.env, "robot", JOINTS[:1]))
+
+
 @pytest.mark.parametrize(
     ("made", "part"),
     [
@@ -189,7 +197,6 @@ def test_a_height_scan_is_a_window(driven):
         (term("base_ang_vel", history_length=2, flatten_history_dim=False), "history as an axis"),
         (term("base_ang_vel", modifiers=[SimpleNamespace(func=of_module("bias"))]), "modifiers"),
         (term("generated_commands", params={"command_name": "reach"}), "shows a UniformPoseCommand"),
-        (term("joint_pos_rel", params={"asset_cfg": SimpleNamespace(name="robot", joint_ids=[1])}), "shows 1 joints"),
         (term("base_ang_vel", params={"asset_cfg": SimpleNamespace(name="cube", joint_ids=[])}), "is of 'cube'"),
     ],
 )
