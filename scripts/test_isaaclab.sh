@@ -19,6 +19,9 @@ if ! "$venv/bin/python" -c 'import isaaclab_tasks, mujoco_usd_converter' 2>/dev/
     "$venv/bin/python" -m pip install --quiet --no-compile -c constraints.txt newton==1.6.1 newton-usd-schemas==0.6.0 \
         usd-exchange==3.0.1 hydra-core==1.3.8 h5py==3.16.0 lazy_loader==0.6 numpy-stl==4.1.1 tinyobjloader==2.0.0rc13
 fi
+if ! "$venv/bin/python" -c 'import leapp' 2>/dev/null; then  # It writes the folders that Isaac Lab exports.
+    "$venv/bin/python" -m pip install --quiet --no-compile -c constraints.txt leapp==0.7.2
+fi
 tests=(tests/sim/isaaclab)
 if [ $# -gt 0 ]; then tests=("$@"); fi
 exec "$venv/bin/python" -m pytest -rs "${tests[@]}"

@@ -88,7 +88,7 @@ def provide(path: str) -> None:
     """
     if not is_own(path):
         return
-    name = below_root(path)
+    name = path.removeprefix(f"{own_root()}/")
     if name == GROUND:
         _write(Path(path), (_own_assets() / "ground_plane.usda").read_bytes())
         return

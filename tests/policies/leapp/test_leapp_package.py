@@ -64,6 +64,7 @@ def test_leapp_gives_the_runtimes_targets_over_100_steps(tmp_path, source, one_t
             runner.reset()
         target = runner.step(recorded_state(states, row), states["command"][row]).target.pos_rad
         worst = max(worst, float(np.abs(answers["joint_pos_target"][row] - target).max()))
+    print(f"{source}: {STEPS} steps, joint targets of leapp and of the runtime differ by at most {worst:.1e} rad")
     assert worst < 1e-5
     assert np.allclose(answers["joint_pos_kp_gains"], contract.stiffness_nm_rad)
     assert np.allclose(answers["joint_pos_kd_gains"], contract.damping_nm_s_rad)

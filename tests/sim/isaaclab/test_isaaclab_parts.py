@@ -320,6 +320,15 @@ def test_files_of_others_are_told_apart(monkeypatch, tmp_path):
     assert "PhysicsCollisionAPI" in (assets.own_root() / assets.GROUND).read_text()
 
 
+@pytest.mark.parametrize("root", ["https://server/Assets", "/somewhere/Assets", ""])
+def test_a_root_of_the_users_is_left_alone(monkeypatch, tmp_path, root):
+    """Files of the user's root are not made here, and the ground's own file does not stop a task that has one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(assets.ROOT_VARIABLE, root)
+    fit.provide_files({"usd_path": f"{root}/Isaac/Spot/spot.usd"})
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] in ([], ["default_ground_plane.usda"])
+
+
 def test_a_name_without_its_prefix_is_told():
     with pytest.raises(GantryError, match="called isaaclab:Isaac-Cartpole here"):
         names.require_task("Isaac-Cartpole")

@@ -1,4 +1,6 @@
-"""LEAPP folders for tests, as Isaac Lab 3.0.0 writes them for its Go2, around a small graph made with onnx.helper."""
+"""LEAPP folders for tests: made with onnx.helper as Isaac Lab 3.0.0 writes them for its Go2, and steps that Isaac Lab
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.backends.state import RobotState
+
 NODE = "Test-Velocity-Flat-Go2"
 LEGS, PARTS = ("FL", "FR", "RL", "RR"), ("hip", "thigh", "calf")
 JOINTS = tuple(f"{leg}_{part}_joint" for leg in LEGS for part in PARTS)
 """Newton's order, leg by leg; this runtime has FR first."""
+PHYSX_JOINTS = tuple(f"{leg}_{part}_joint" for part in PARTS for leg in LEGS)
+"""PhysX's order, all hips, then all thighs, then all calves."""
 POSE = np.array([0.1, 0.8, -1.5, -0.1, 0.8, -1.5, 0.1, 1.0, -1.5, -0.1, 1.0, -1.5], np.float32)
 SCALE = 0.25
 KP, KD = 25.0, 0.5
@@ -147,3 +154,35 @@ def write_leapp(
     )
     (folder / f"{NODE}.yaml").write_text(yaml.safe_dump(told, sort_keys=False))
     return folder
+
+
+def difference_to_isaaclab_rad(
+    runner: PolicyRunner, steps: dict[str, NDArray[Any]], joints: tuple[str, ...] = PHYSX_JOINTS
+) -> float:
+    """Largest difference between the runtime's joint targets and those that Isaac Lab followed.
+
+    Args:
+        runner: Of the imported bundle.
+        steps: As ``tests/sim/isaaclab/leapp_program.py`` records them.
+        joints: Order of joints in them.
+    """
+    spec = runner.spec
+    place = [joints.index(name) for name in spec.joint_names]
+    worst = 0.0
+    for row in range(len(steps["reset"])):
+        if steps["reset"][row]:
+            runner.reset()
+        state = RobotState(
+            stamp_s=0.02 * row,
+            joint_pos_rad=steps["robot_joint_pos"][row, place].astype(float),
+            joint_vel_rad_s=steps["robot_joint_vel"][row, place].astype(float),
+            joint_effort_nm=np.zeros(12),
+            quat_base_to_world_wxyz=steps["robot_root_quat_w"][row, [3, 0, 1, 2]].astype(float),
+            ang_vel_base_in_base_rad_s=steps["robot_root_ang_vel_b"][row].astype(float),
+            lin_acc_base_in_base_m_s2=np.zeros(3),
+            lin_vel_base_in_base_m_s=steps["robot_root_lin_vel_b"][row].astype(float),
+        )
+        found = runner.step(state, steps["base_velocity"][row].astype(float)).target.pos_rad
+        expected = np.clip(steps["joint_pos_target"][row, place], spec.array("lower_rad"), spec.array("upper_rad"))
+        worst = max(worst, float(np.abs(found - expected).max()))
+    return worst

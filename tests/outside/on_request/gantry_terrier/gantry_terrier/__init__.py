@@ -1,0 +1,1 @@
+"""Tasks for mjlab and for Isaac Lab."""
