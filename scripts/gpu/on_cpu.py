@@ -1,11 +1,13 @@
 """The presets of a GPU on a machine without one, by MuJoCo Warp's own CPU device, and the memory that they ask for.
 
-python scripts/gpu/on_cpu.py [--only TASK:PRESET,...] [--steps 50] [--output FILE]
+python scripts/gpu/on_cpu.py [--only TASK:PRESET,... | --all] [--steps 50] [--output FILE]
 
-Every preset runs in a process of its own, which builds few environments, takes control steps with random actions and
-learns from one rollout. That the same code runs is all it shows; speed and numbers of a GPU are ``check.py``'s. The
-memory is computed from the sizes of all arrays, of two numbers of environments: what grows with them is told for each
-environment, the rest as what is fixed. Activations of networks and what torch and Warp themselves take are left out.
+Gantry's own presets are taken, and with ``--all`` those of mjlab's tasks after them. Every preset runs in a process of
+its own, which builds few environments, takes control steps with random actions and learns from one rollout. That the
+same code runs is all it shows; speed and numbers of a GPU are ``check.py``'s. The memory is computed from the sizes of
+all arrays, of two numbers of environments: what grows with them is told for each environment, the rest as what is
+fixed. Activations of networks and what torch and Warp themselves take are left out. Driving is plain torch, without
+MuJoCo Warp.
 """
 
 from __future__ import annotations
@@ -26,30 +28,60 @@ import torch
 
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
-from gantry_sim.tasks.catalogue import described
+from gantry_sim.mjlab_tasks import listing as mjlab
+from gantry_sim.mjlab_tasks.cfg import MjlabCfg, mjlab_env_cfg
+from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.registry import Preset, Task, find_task
 from gantry_sim.training.run_cfg import RunCfg
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from gantry_fixtures.held_motion import held_motion
+
 TEACHERS = {"ame2-go2-student": "ame2-go2"}
 """Tasks that are learnt from a teacher, and the task of one: its training of one iteration will do."""
+PICTURES = ("Mjlab-Lift-Cube-Yam-Depth", "Mjlab-Lift-Cube-Yam-Rgb", "Mjlab-Multi-Cube-Seg-Yam")
+"""Tasks of mjlab that show the policy pictures, which Gantry refuses to learn from."""
 FEW, MORE = 2, 4
 """Numbers of environments that are compared."""
 MIB = 2.0**20
 
 
-def gpu_presets() -> list[str]:
-    """``TASK:PRESET`` of all presets that are made for a GPU."""
-    return [f"{name}:{preset}" for name, task in described().items() for preset in task.presets if "gpu" in preset]
+def gpu_presets(every: bool = False) -> list[str]:
+    """``TASK:PRESET`` of Gantry's presets that are made for a GPU.
+
+    Args:
+        every: Those of mjlab's tasks too, but for :data:`PICTURES`.
+    """
+    others = [task for task in mjlab.infos() if task.name.removeprefix(mjlab.PREFIX) not in PICTURES]
+    tasks = (*catalogue.TASKS, *(others if every else ()))
+    return [f"{task.name}:{preset}" for task in tasks for preset in task.presets if "gpu" in preset]
 
 
-def small(preset: Preset, envs: int) -> Preset:
-    """The preset with few environments, the ground that they fit on, and as many maps."""
+def small(preset: Preset, envs: int, folder: Path) -> Preset:
+    """The preset with few environments, the ground that they fit on, and as many maps.
+
+    Args:
+        preset: Of a GPU.
+        envs: Number of environments.
+        folder: For the motion that a task of mjlab follows.
+    """
     changes: dict[str, Any] = {"num_envs": envs}
     if hasattr(preset.env, "ground"):
         changes["ground"] = replace(preset.env.ground, levels=2, columns=14, start_levels=1)
     if hasattr(preset.env, "map_count"):
         changes["map_count"] = 2
+    if isinstance(preset.env, MjlabCfg):
+        changes["changes"] = held_motion(preset.env.task, folder) | _small_terrain(preset.env)
     return replace(preset, env=replace(preset.env, **changes))
+
+
+def _small_terrain(cfg: MjlabCfg) -> dict[str, Any]:
+    """Changes for a task of mjlab on rough ground: four tiles instead of two hundred."""
+    terrain = mjlab_env_cfg(cfg, seed=0).scene.terrain
+    if terrain is None or terrain.terrain_generator is None:
+        return {}
+    return {f"scene.terrain.terrain_generator.{side}": 2 for side in ("num_rows", "num_cols")}
 
 
 def arrays_mib() -> dict[str, float]:
@@ -80,7 +112,7 @@ def run_preset(task_name: str, preset_name: str, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         teacher = _teacher(task_name, Path(folder)) if task.needs_teacher else None
         for envs in (FEW, MORE):
-            held = _Learning(task, preset_name, small(usual, envs), teacher)
+            held = _Learning(task, preset_name, small(usual, envs, Path(folder)), teacher)
             gc.collect()
             used.append(arrays_mib())
             if envs == FEW:
@@ -165,7 +197,7 @@ def _teacher(task_name: str, folder: Path) -> Path:
     from gantry_sim.training.train import train
 
     task = find_task(TEACHERS[task_name])
-    preset = small(task.preset("gpu"), FEW)
+    preset = small(task.preset("gpu"), FEW, folder)
     learner = replace(preset.learner, total_steps=FEW * preset.learner.steps_per_env, minibatches=1)
     run = RunCfg(task, "gpu", replace(preset, learner=learner), "cpu", 1, 1)
     begin_run(run, folder / "teacher")
@@ -176,12 +208,14 @@ def _teacher(task_name: str, folder: Path) -> Path:
 def main() -> int:
     """Run the presets one after the other; 0 if all of them did."""
     parser = argparse.ArgumentParser(description="The gpu presets on MuJoCo Warp's CPU device.")
-    parser.add_argument("--only", default="", metavar="TASK:PRESET,...", help="some of them")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", default="", metavar="TASK:PRESET,...", help="some of them")
+    chosen.add_argument("--all", action="store_true", help="those of mjlab's tasks too")
     parser.add_argument("--steps", type=int, default=50, help="control steps (default: 50)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="for the rows, JSON lines")
     parser.add_argument("--here", action="store_true", help="in this process")
     args = parser.parse_args()
-    names = args.only.split(",") if args.only else gpu_presets()
+    names = args.only.split(",") if args.only else gpu_presets(args.all)
     if args.here:
         for name in names:
             task_name, preset_name = name.rsplit(":", 1)

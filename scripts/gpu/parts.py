@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import faulthandler
 import json
 import platform
@@ -15,8 +14,9 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ LIFT = "mjlab:Mjlab-Lift-Cube-Yam"
 GO1, PEER = "velocity-flat-go1", "Mjlab-Velocity-Flat-Unitree-Go1"
 """Walking on flat ground, here and in mjlab as it ships."""
 THREE = (1024, 4096, 16384)
-SIZES = {GO2: THREE, GO1: THREE, AME2: THREE, STUDENT: THREE[:2], TRAFFIC: THREE, LIFT: THREE}
+SIZES = {GO2: THREE, GO1: THREE, AME2: THREE, STUDENT: THREE, TRAFFIC: THREE, LIFT: THREE}
 """Numbers of environments."""
 SMALL = 8
 """Number of environments with ``--small``."""
@@ -63,6 +63,8 @@ class Part:
         self.end_s = time.monotonic() + args.seconds
         self.failed = False
         self._rows: Path = args.rows
+        text = args.rows.read_text() if args.rows.is_file() else ""
+        self._earlier: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
 
     @property
     def left_s(self) -> float:
@@ -89,17 +91,28 @@ class Part:
             changes["ground"] = replace(preset.env.ground, levels=2, columns=14, start_levels=1)
         return replace(preset, env=replace(preset.env, **changes))
 
-    @contextlib.contextmanager
-    def going_on(self, **what: Any) -> Iterator[None]:
-        """Print a failure, note it, and go on with what follows."""
+    def measure(self, measure: Callable[[], Mapping[str, Any]], **what: Any) -> None:
+        """Write a row of something, unless an earlier try has; a failure is written, and no reason to stop.
+
+        Args:
+            measure: Gives the numbers.
+            what: Begin of the row, which tells it from all others.
+        """
+        if any(what.items() <= row.items() for row in self._earlier):
+            return
         begin = time.monotonic()
         try:
-            yield
+            self.note(**what, **measure())
         except Exception as error:
             self.failed = True
             traceback.print_exc()
             seconds = time.monotonic() - begin
             self.note(**what, error=f"{type(error).__name__}: {error}"[:300], after_s=round(seconds, 1))
+
+    def forget(self) -> None:
+        """Drop the rows of an earlier try."""
+        self._rows.write_text("")
+        self._earlier = []
 
     def wait(self) -> None:
         """Let the GPU finish."""
@@ -109,12 +122,12 @@ class Part:
 
 def measure_machine(part: Part) -> None:
     """Hardware and versions."""
+    part.forget()
     part.note(**machine(), python=platform.python_version(), **{name: version(name) for name in LIBRARIES})
     if part.device == "cpu":
         return
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    with part.going_on(what="nvidia-smi"):
-        part.note(gpu=subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip())
+    part.measure(lambda: {"gpu": subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()})
     import warp
 
     warp.init()
@@ -125,63 +138,55 @@ def measure_agreements(part: Part) -> None:
     """MuJoCo Warp on the device against MuJoCo C: largest differences, from identical states."""
     from gantry_sim.physics.agreement import AGREEMENT_TASKS, format_agreement, measure_agreement
 
+    def agreement(name: str) -> Mapping[str, Any]:
+        begin = time.monotonic()
+        table = measure_agreement(AGREEMENT_TASKS[name], SMALL if part.small else 64, 1, part.device)
+        print(format_agreement(name, table))
+        return {"wall_s": round(time.monotonic() - begin, 1), **table}
+
     for name in ("go1-flat",) if part.small else ("go1-flat", "g1-flat", "go1-rough", "g1-rough"):
-        with part.going_on(task=name):
-            begin = time.monotonic()
-            table = measure_agreement(AGREEMENT_TASKS[name], SMALL if part.small else 64, 1, part.device)
-            print(format_agreement(name, table))
-            part.note(task=name, wall_s=round(time.monotonic() - begin, 1), **table)
+        part.measure(partial(agreement, name), task=name)
 
 
 def measure_go2(part: Part) -> None:
     """Walking on flat ground: the environment alone, and trainings that are thrown away."""
     for envs in part.sizes(GO2):
-        with part.going_on(task=GO2, envs=envs):
-            _environment(part, GO2, envs)
-        with part.going_on(task=GO2, envs=envs, what="training"):
-            _training(part, GO2, envs)
+        _environment(part, GO2, envs)
+        _training(part, GO2, envs)
 
 
 def measure_ame2(part: Part) -> None:
     """Walking to goals over terrain."""
     for envs in part.sizes(AME2):
-        with part.going_on(task=AME2, envs=envs):
-            _environment(part, AME2, envs)
-        with part.going_on(task=AME2, envs=envs, what="training"):
-            _training(part, AME2, envs, iterations=2)
+        _environment(part, AME2, envs)
+        _training(part, AME2, envs, iterations=2)
 
 
 def measure_mapping(part: Part) -> None:
     """Walking to goals by a map that is made of what a camera has seen."""
     for envs in part.sizes(STUDENT):
-        with part.going_on(task=STUDENT, envs=envs):
-            _environment(part, STUDENT, envs)
+        _environment(part, STUDENT, envs)
 
 
 def measure_mjlab(part: Part) -> None:
     """Walking on flat ground in mjlab as it ships, ours beside it, and lifting: environments alone."""
     for envs in part.sizes(GO1):
-        with part.going_on(task=PEER, envs=envs):
-            _as_shipped(part, envs)
-        with part.going_on(task=GO1, envs=envs):
-            _environment(part, GO1, envs)
+        part.measure(partial(_as_shipped, part, envs), task=f"mjlab as it ships: {PEER}", envs=envs)
+        _environment(part, GO1, envs)
     for envs in part.sizes(LIFT):
-        with part.going_on(task=LIFT, envs=envs):
-            _environment(part, LIFT, envs)
+        _environment(part, LIFT, envs)
 
 
 def measure_drive(part: Part) -> None:
     """Driving in traffic."""
     for envs in part.sizes(TRAFFIC):
-        with part.going_on(task=TRAFFIC, envs=envs):
-            _environment(part, TRAFFIC, envs)
-    envs = part.preset(TRAFFIC, part.sizes(TRAFFIC)[-1]).env.num_envs
-    with part.going_on(task=TRAFFIC, envs=envs, what="training"):
-        _training(part, TRAFFIC, envs)
+        _environment(part, TRAFFIC, envs)
+    _training(part, TRAFFIC, part.sizes(TRAFFIC)[-1])
 
 
 def measure_train(part: Part) -> None:
     """``gantry train velocity-flat-go2 --preset gpu``, and rows of its curve, also where its time ends too early."""
+    part.forget()
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=part.folder)) / "run"
     minutes = max(0.2, (part.left_s - START_S) / 60.0)
     command = [sys.executable, "-c", "import sys; from gantry_deploy.cli.entry import main; sys.exit(main())", "train"]
@@ -203,19 +208,23 @@ def measure_syncs(part: Part) -> None:
         part.note(skipped="waits are those of a GPU")
         return
     for task in (GO2, TRAFFIC, AME2):
-        with part.going_on(task=task):
-            env, step = _stepped(part, task, 256)
-            with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
-                step(0)
-                warnings.simplefilter("always")
-                torch.cuda.set_sync_debug_mode("warn")
-                for number in range(SYNC_STEPS):
-                    step(number)
-                torch.cuda.set_sync_debug_mode("default")
-            places = Counter(f"{Path(item.filename).name}:{item.lineno}" for item in caught)
-            common = {place: count / SYNC_STEPS for place, count in places.most_common(25)}
-            part.note(task=task, waits_per_step=sum(places.values()) / SYNC_STEPS, places=common)
-            env.close()
+        part.measure(partial(_waits, part, task), task=task)
+
+
+def _waits(part: Part, task: str) -> Mapping[str, Any]:
+    """Waits of some control steps, by place."""
+    env, step = _stepped(part, task, 256)
+    with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
+        step(0)
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        for number in range(SYNC_STEPS):
+            step(number)
+        torch.cuda.set_sync_debug_mode("default")
+    env.close()
+    places = Counter(f"{Path(item.filename).name}:{item.lineno}" for item in caught)
+    common = {place: count / SYNC_STEPS for place, count in places.most_common(25)}
+    return {"waits_per_step": sum(places.values()) / SYNC_STEPS, "places": common}
 
 
 def _stepped(part: Part, task: str, envs: int) -> tuple[Any, Callable[[int], None]]:
@@ -232,6 +241,11 @@ def _stepped(part: Part, task: str, envs: int) -> tuple[Any, Callable[[int], Non
 
 
 def _environment(part: Part, task: str, envs: int) -> None:
+    """A row of the environment alone."""
+    part.measure(partial(_rates, part, task, envs), task=task, what="environment", envs=envs)
+
+
+def _rates(part: Part, task: str, envs: int) -> Mapping[str, Any]:
     """Control steps per second of the environment alone, and of its physics."""
     begin = time.monotonic()
     env, step = _stepped(part, task, envs)
@@ -245,7 +259,7 @@ def _environment(part: Part, task: str, envs: int) -> None:
         first_s = time.monotonic() - begin
         rates = [step_rate(step, seconds, part.device) for _ in range(1 if part.small else 2)]
         inner = getattr(env, "env", None)
-        row: dict[str, Any] = {"task": task, "envs": envs, "env_steps_per_s": envs * max(rates)}
+        row: dict[str, Any] = {"env_steps_per_s": envs * max(rates)}
         row |= {"ms_per_step": 1e3 / max(rates), "slower_ms_per_step": 1e3 / min(rates)}
         if inner is not None:
             substeps = inner.cfg.decimation
@@ -260,11 +274,11 @@ def _environment(part: Part, task: str, envs: int) -> None:
     if part.device != "cpu":
         free, total = torch.cuda.mem_get_info(part.device)
         row["gpu_memory_gib"] = (total - free) / 2**30
-    part.note(**row)
     env.close()
+    return row
 
 
-def _as_shipped(part: Part, envs: int) -> None:
+def _as_shipped(part: Part, envs: int) -> Mapping[str, Any]:
     """Control steps per second of mjlab's own environment, unmodified but for the number of environments."""
     from mjlab.envs import ManagerBasedRlEnv
     from mjlab.tasks.registry import load_env_cfg
@@ -287,18 +301,25 @@ def _as_shipped(part: Part, envs: int) -> None:
         first_s = time.monotonic() - begin
         seconds = 0.2 if part.small else 3.0
         rates = [step_rate(step, seconds, part.device) for _ in range(1 if part.small else 2)]
-    row = {"task": f"mjlab as it ships: {PEER}", "envs": envs, "env_steps_per_s": envs * max(rates)}
-    row |= {"ms_per_step": 1e3 / max(rates), "slower_ms_per_step": 1e3 / min(rates)}
-    part.note(**row, build_and_first_step_s=round(first_s, 1))
     env.close()
+    return {
+        "env_steps_per_s": envs * max(rates),
+        "ms_per_step": 1e3 / max(rates),
+        "slower_ms_per_step": 1e3 / min(rates),
+        "build_and_first_step_s": round(first_s, 1),
+    }
 
 
 def _training(part: Part, task: str, envs: int, iterations: int = 3) -> None:
-    """Control steps per second of a training that is thrown away."""
-    run = RunCfg(find_task(task), "gpu", part.preset(task, envs), part.device, 1)
-    rows = training_rates(run, iterations, 1)
-    means = {key: sum(row[key] for row in rows) / len(rows) for key in ("collect_steps_per_s", "steps_per_s")}
-    part.note(task=task, envs=envs, **means, steps_per_env=run.preset.learner.steps_per_env)
+    """A row of a training that is thrown away: its control steps per second."""
+
+    def rates() -> Mapping[str, Any]:
+        run = RunCfg(find_task(task), "gpu", part.preset(task, envs), part.device, 1)
+        rows = training_rates(run, iterations, 1)
+        means = {key: sum(row[key] for row in rows) / len(rows) for key in ("collect_steps_per_s", "steps_per_s")}
+        return means | {"steps_per_env": run.preset.learner.steps_per_env}
+
+    part.measure(rates, task=task, what="training", envs=envs)
 
 
 PARTS: dict[str, Callable[[Part], None]] = {

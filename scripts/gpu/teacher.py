@@ -3,9 +3,9 @@
 python scripts/gpu/teacher.py FOLDER [--minutes 8] [--device cuda:0] [--task ame2-go2] [--set FIELD=VALUE ...]
 
 The first call begins the run in FOLDER/run, each further one continues it. A chunk ends as Ctrl-C ends a training: it
-saves and stops. Only the newest checkpoint is kept, and written once more in parts of at most 15 MiB that lie beside it
-(``travel.py``): where the folder of checkpoints is missing, as on a machine that only the small files have come to, the
-next chunk goes on from those. At the end of a chunk the curve is printed, and what to do next.
+saves and stops. Only the newest checkpoint is kept, and the run is written once more as parts of at most 15 MiB in
+FOLDER/parts (``travel.py``): where they alone have come to another machine, or are further than the run there, the next
+chunk goes on from them. At the end of a chunk the curve is printed, and what to do next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from travel import LIST, pack, unpack
+from travel import CHECKPOINTS, pack, unpack
+
+from gantry_policies.common.checkpoint import list_checkpoints
 
 COMMAND = [sys.executable, "-c", "import sys; from gantry_deploy.cli.entry import main; sys.exit(main())", "train"]
 GRACE_S = 60.0
@@ -31,23 +33,32 @@ COLUMNS = ("env_steps", "wall_s", "steps_per_s", "reward_per_s", "success_rate",
 def main() -> int:
     """Train for one chunk; 0 once the whole training is over, 3 if there is more to do, else an error's code."""
     args = _arguments()
-    run = args.folder / "run"
-    begun = (run / "config.json").is_file()
-    if begun:
-        if not (run / "checkpoints").is_dir() and (run / LIST).is_file():
-            print(f"Going on from {unpack(run, run / 'checkpoints').name}, from its parts.")
+    run, parts = args.folder / "run", args.folder / "parts"
+    try:
+        iteration = unpack(parts, run)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if iteration is not None:
+        print(f"Going on from iteration {iteration}, from the parts in {parts}.")
+    if (run / "config.json").is_file():
         command = [*COMMAND, "--resume", str(run)]
     else:
         command = [*COMMAND, args.task, "--preset", "gpu", "--device", args.device, "--run-dir", str(run)]
         command += [word for change in args.set for word in ("--set", change)]
         args.folder.mkdir(parents=True, exist_ok=True)
     code, stopped = train_for([*command, "--episodes", "0", "--no-export"], 60.0 * args.minutes)
-    if not list(run.glob("checkpoints/model_*.pt")):
+    checkpoints = list_checkpoints(run / CHECKPOINTS)
+    if not checkpoints:
         print(f"The training has not begun in {args.minutes:g} min (exit {code}); give it more, or see above.")
         return code or 1
-    newest = keep_newest(run / "checkpoints")
     print(curve(run / "metrics.jsonl"))
-    print(f"{newest.name}: {newest.stat().st_size / 2**20:.1f} MiB, in parts {pack(newest, run):.1f} MiB")
+    size_mib = pack(run, parts)
+    for old in checkpoints[:-1]:
+        old.unlink()
+    newest = checkpoints[-1]
+    print(f"{newest.name}: {newest.stat().st_size / 2**20:.1f} MiB. What the next chunk needs of the run, as parts:")
+    print(f"{size_mib:.1f} MiB, {len(list(parts.iterdir()))} files in {parts}")
     if stopped:
         print(f"There is more to do: python scripts/gpu/teacher.py {args.folder} --minutes {args.minutes:g}")
         return 3
@@ -72,14 +83,6 @@ def train_for(command: list[str], seconds: float) -> tuple[int, bool]:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait(), True
-
-
-def keep_newest(folder: Path) -> Path:
-    """The newest checkpoint; all others are removed."""
-    found = sorted(folder.glob("model_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
-    for path in found[:-1]:
-        path.unlink()
-    return found[-1]
 
 
 def curve(path: Path) -> str:

@@ -1,77 +1,143 @@
-"""Checkpoints in parts that are small enough to travel between machines."""
+"""A training's run in parts that are small enough to travel between machines.
+
+python scripts/gpu/travel.py FOLDER
+
+makes FOLDER/run of the parts in FOLDER/parts, which ``teacher.py`` leaves there, unless the run has got as far already.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
 import json
+import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gantry_policies.common.checkpoint import list_checkpoints, load_newest, save_checkpoint
+
 PART_MIB = 15.0
 """Size of a part at most."""
 LIST = "travel.json"
-"""File that names the checkpoint, its parts in order, and the hash of all."""
+"""File that names the parts in their order, the hash of all, and the iteration that the training had reached."""
+CHECKPOINTS = "checkpoints"
+"""Folder in a run."""
+STATE = "state.pt"
+"""Name in the parts of the checkpoint."""
 
 
-def pack(checkpoint: Path, folder: Path) -> float:
-    """Write a checkpoint as parts: the critic in half precision, without the optimiser's moments, which a training
-    gathers again within some updates.
+def pack(run: Path, folder: Path) -> float:
+    """Write a run as parts: all of its files, and of its checkpoints the newest one, with the critic in half precision
+    and without the optimiser's moments, which a training gathers again within some updates.
 
     Args:
-        checkpoint: ``model_N.pt`` of an on-policy training.
-        folder: Of the parts; those that lie there are removed.
+        run: Folder of an on-policy training.
+        folder: Of the parts; those that lie there are replaced.
 
     Returns:
         Size of all parts, MiB.
     """
-    state: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    state["critic_state_dict"] = {name: _halved(value) for name, value in state["critic_state_dict"].items()}
-    state["optimizer_state_dict"] = state["optimizer_state_dict"] | {"state": {}}
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getvalue()
+    _, state = load_newest(run / CHECKPOINTS)
+    small = state | {
+        "critic_state_dict": {name: _halved(value) for name, value in state["critic_state_dict"].items()},
+        "optimizer_state_dict": state["optimizer_state_dict"] | {"state": {}},
+    }
+    buffer, archive = io.BytesIO(), io.BytesIO()
+    torch.save(small, buffer)
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        _add(tar, STATE, buffer.getvalue())
+        for path in sorted(run.rglob("*")):
+            place = path.relative_to(run)
+            if path.is_file() and place.parts[0] != CHECKPOINTS:
+                _add(tar, f"run/{place.as_posix()}", path.read_bytes())
+    content = archive.getvalue()
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("travel.[0-9]*"):
+    for old in folder.glob("travel.*"):
         old.unlink()
     size = int(PART_MIB * 2**20)
     parts = []
     for number, begin in enumerate(range(0, len(content), size)):
         parts.append(f"travel.{number:03d}")
         (folder / parts[-1]).write_bytes(content[begin : begin + size])
-    listed = {"checkpoint": checkpoint.name, "parts": parts, "sha256": hashlib.sha256(content).hexdigest()}
+    listed = {"iteration": state["iteration"], "parts": parts, "sha256": hashlib.sha256(content).hexdigest()}
     (folder / LIST).write_text(json.dumps(listed) + "\n")
     return len(content) / 2**20
 
 
-def unpack(folder: Path, checkpoints: Path) -> Path:
-    """Make the checkpoint of the parts again.
+def unpack(folder: Path, run: Path) -> int | None:
+    """Make a run of its parts; one that is there and has got as far stays as it is.
 
     Args:
-        folder: Of the parts.
-        checkpoints: Folder that it is written to.
+        folder: Of the parts; without any, nothing is done.
+        run: Folder of the run.
+
+    Returns:
+        The iteration to go on from; None if nothing was done.
 
     Raises:
-        ValueError: If the parts are not those that were written, or the name is not one of a checkpoint.
+        ValueError: If the parts are not those that were written.
     """
+    if not (folder / LIST).is_file():
+        return None
     listed = json.loads((folder / LIST).read_text())
+    iteration = int(listed["iteration"])
+    if any(int(path.stem.rpartition("_")[2]) >= iteration for path in list_checkpoints(run / CHECKPOINTS)):
+        return None
+    missing = [name for name in listed["parts"] if not (folder / Path(name).name).is_file()]
+    if missing:
+        raise ValueError(f"There is no {', '.join(missing)} in '{folder}', which {LIST} lists.")
     content = b"".join((folder / Path(name).name).read_bytes() for name in listed["parts"])
     if hashlib.sha256(content).hexdigest() != listed["sha256"]:
         raise ValueError(f"The parts in '{folder}' are not those that were written: their hash differs from {LIST}.")
-    name = str(listed["checkpoint"])
-    if not (name.startswith("model_") and name.endswith(".pt") and Path(name).name == name):
-        raise ValueError(f"'{name}' in {LIST} names no checkpoint, expected model_N.pt.")
-    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        held = tar.extractfile(STATE)
+        assert held is not None
+        state: dict[str, Any] = torch.load(io.BytesIO(held.read()), map_location="cpu", weights_only=True)
+        files = [member for member in tar.getmembers() if member.name.startswith("run/")]
+        for member in files:
+            member.name = member.name.removeprefix("run/")
+        tar.extractall(run, files, filter="data")
     state["critic_state_dict"] = {
         key: value.float() if value.dtype == torch.float16 else value
         for key, value in state["critic_state_dict"].items()
     }
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    torch.save(state, checkpoints / name)
-    return checkpoints / name
+    (run / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    save_checkpoint(run / CHECKPOINTS, iteration, state)
+    return iteration
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file to an archive."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
 
 
 def _halved(value: torch.Tensor) -> torch.Tensor:
-    return value.half() if value.dtype == torch.float32 else value
+    """Half precision of what is in single precision, unless its numbers are too large for it."""
+    if value.dtype != torch.float32:
+        return value
+    half = value.half()
+    return half if bool(half.isfinite().all()) else value
+
+
+def main() -> int:
+    """Make a run of its parts; 2 if they cannot be used."""
+    parser = argparse.ArgumentParser(description="A run of its parts.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the run and its parts")
+    args = parser.parse_args()
+    try:
+        iteration = unpack(args.folder / "parts", args.folder / "run")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("There is nothing newer in the parts." if iteration is None else f"{args.folder / 'run'}: {iteration}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,14 +11,13 @@ import contextlib
 import io
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mujoco
-import numpy as np
 import torch
 
 from gantry_deploy.cli.main import main as gantry
@@ -28,39 +27,14 @@ from gantry_sim.isaaclab_tasks.names import PREFIX as ISAACLAB
 from gantry_sim.mjlab_tasks import listing as mjlab
 from gantry_sim.tasks.registry import Task, find_task
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
+
+from gantry_fixtures.held_motion import held_motion
+
 STEPS, UPDATES = 100, 5
 """Control steps of each environment with random actions; updates of PPO."""
 PARTS = ("builds", "100 steps", "5 updates", "contract", "export", "check")
 """Columns after the task."""
-MOTION_FRAMES = 100
-"""Frames of the motion that stands in for a recorded one."""
-
-
-def motion_of(task_id: str, folder: Path) -> dict[str, Any]:
-    """Changes for a task that follows a recorded motion: mjlab brings none, so the robot's first pose is held."""
-    from mjlab.entity import Entity
-
-    from gantry_sim.mjlab_tasks.cfg import MjlabCfg, mjlab_env_cfg
-
-    env_cfg = mjlab_env_cfg(MjlabCfg(task_id), seed=0)
-    if "motion" not in (env_cfg.commands or {}):
-        return {}
-    model = Entity(env_cfg.scene.entities["robot"]).spec.compile()
-    data = mujoco.MjData(model)
-    mujoco.mj_resetDataKeyframe(model, data, 0)
-    mujoco.mj_forward(model, data)
-    held = {
-        "joint_pos": data.qpos[7:],
-        "joint_vel": np.zeros(model.nv - 6),
-        "body_pos_w": data.xpos[1:],
-        "body_quat_w": data.xquat[1:],
-        "body_lin_vel_w": np.zeros((model.nbody - 1, 3)),
-        "body_ang_vel_w": np.zeros((model.nbody - 1, 3)),
-    }
-    path = folder / "stand.npz"
-    frames: dict[str, Any] = {name: np.repeat(value[None], MOTION_FRAMES, axis=0) for name, value in held.items()}
-    np.savez(path, fps=50, **frames)
-    return {"commands.motion.motion_file": str(path)}
 
 
 def small_terrain(name: str) -> dict[str, Any]:
@@ -111,7 +85,7 @@ def row(name: str, envs: int, folder: Path) -> list[str]:
         return not cells[-1].startswith("no: ")
 
     task_id = name.removeprefix(mjlab.PREFIX)
-    changes = small_terrain(name) if task_id == name else motion_of(task_id, folder)
+    changes = small_terrain(name) if task_id == name else held_motion(task_id, folder)
     try:
         task = find_task(name)
     except GantryError as error:

@@ -67,7 +67,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"algorithm: {', '.join(sorted(entry.name for entry in entry_points(group='gantry.algorithms')))}; the "
         "preset's if not given",
     )
-    parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
+    parser.add_argument(
+        "--device",
+        help="cpu, or a CUDA device such as cuda:0 (default: cpu); Gantry's arms are simulated on the CPU anyway",
+    )
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
     parser.add_argument(
         "--run-dir", type=Path, metavar="FOLDER", help="where to write, new or empty; a folder in runs/ if not given"

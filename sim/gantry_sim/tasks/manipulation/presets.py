@@ -151,7 +151,11 @@ def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], P
 
 
 def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
-    """The task's environments; they are simulated on the CPU, wherever the networks are."""
+    """The task's environments; they are simulated on the CPU, wherever the networks are.
+
+    Few of them run side by side, their pictures are drawn from the CPU's memory, and a training that goes on lives
+    through its running episodes again, which asks for physics that repeats exactly.
+    """
     del device
     env = ArmStepEnv(cfg, seed)
     return ProgressEnv(env) if cfg.reward == "progress" else env
