@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from gantry_fixtures.torchrun import run_together
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.launcher import Launched, launched
 from gantry_hardware.training.trainer import CHECKPOINTS
@@ -23,17 +21,7 @@ TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "l
 def start(kind, folder, count):
     """The script with so many processes."""
     folder.mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-    words = [] if count == 1 else command[1:]
-    environment = {name: value for name, value in os.environ.items() if name not in TORCHRUN} | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *words, str(SCRIPT), kind, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    return run_together(count, SCRIPT, kind, folder)
 
 
 def weights(folder, rank=0):
@@ -75,7 +63,7 @@ def test_a_process_that_is_lost_costs_its_time_alone(tmp_path):
     done = start("lost", tmp_path / "run", 2)
     assert done.returncode != 0
     assert "Process 0 of 2 has lost another one" in done.stderr
-    assert "start all of them again with --resume" in done.stderr
+    assert "Start all of them again with --resume" in done.stderr
     newest = list_checkpoints(tmp_path / "run" / CHECKPOINTS)[0]
     state = torch.load(newest, weights_only=True)
     assert state["iteration"] == 3, "what was learned before is saved"

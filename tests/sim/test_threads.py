@@ -1,5 +1,7 @@
 """The thread engine means the same as mjbatch's batch: live arrays, pending writes, resets, derived constants."""
 
+import os
+
 import mujoco
 import numpy as np
 import pytest
@@ -102,6 +104,20 @@ def test_the_number_of_threads_can_be_set(model, monkeypatch):
         monkeypatch.setenv("GANTRY_PHYSICS_THREADS", wrong)
         with pytest.raises(GantryError, match=f"GANTRY_PHYSICS_THREADS is '{wrong}', expected a number of threads"):
             ThreadBatch(model, 8)
+
+
+def test_processes_of_one_machine_share_its_cores(model, monkeypatch):
+    monkeypatch.delenv("GANTRY_PHYSICS_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
+    for count, threads in (("", 6), ("1", 6), ("2", 3), ("4", 1), ("8", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", count)
+        assert ThreadBatch(model, 8).num_threads == threads
+    monkeypatch.setenv("GANTRY_PHYSICS_THREADS", "5")
+    assert ThreadBatch(model, 8).num_threads == 5, "what is set is that of each process"
+    monkeypatch.delenv("GANTRY_PHYSICS_THREADS")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "two")
+    with pytest.raises(GantryError, match="LOCAL_WORLD_SIZE is 'two', expected a whole number"):
+        ThreadBatch(model, 8)
 
 
 def test_float32_views_do_not_round_the_state(model):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gantry_hardware.errors import GantryError
 
-_COUNT, _RANK, _LOCAL_RANK = "WORLD_SIZE", "RANK", "LOCAL_RANK"
+_COUNT, _RANK, _LOCAL_RANK, _LOCAL_COUNT = "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 """Variables that torchrun sets."""
 _LAUNCHERS = {_COUNT: "torchrun", "OMPI_COMM_WORLD_SIZE": "mpirun", "PMI_SIZE": "mpiexec"}
 """Variables in which launchers give the number of processes that work together, and the launcher that sets each."""
@@ -59,6 +59,21 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
             f"{_RANK} < {_COUNT}."
         )
     return Launched(rank, local, count)
+
+
+def own_cores(environment: Mapping[str, str] | None = None) -> int:
+    """Share of this process, at least 1, of the cores that it may use and of those of the machine where the system does
+    not say: torchrun's processes on a machine have the same ones.
+
+    Args:
+        environment: Variables of the process; those of this one if None.
+
+    Raises:
+        GantryError: If the number of torchrun's processes on this machine is no number.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found = os.environ if environment is None else environment
+    return max(1, cores // max(1, _whole(found, _LOCAL_COUNT))) if found.get(_LOCAL_COUNT, "").strip() else cores
 
 
 def require_one_process(environment: Mapping[str, str] | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.launcher import require_one_process
-from gantry_hardware.training.log import TrainingLog
+from gantry_hardware.training.log import METRICS_FILE, TrainingLog
 from gantry_hardware.training.rescue import saving_on_error
 
 CHECKPOINTS = "checkpoints"
@@ -159,6 +159,14 @@ class Trainer(ABC):
         """Save what was learned since the last checkpoint, though environments may have broken down; None where that
         is nothing, or is not finite.
         """
+
+    def take_over(self) -> Path | None:
+        """Save what was learned in place of the process that writes, which is lost; None as
+        :meth:`save_after_error`."""
+        self.run_dir = self.source
+        if self.run_dir is not None and (log := self.run_dir / METRICS_FILE).is_file():
+            self.rows = log.read_bytes().count(b"\n")  # Evaluations, which others do not count, among them.
+        return self.save_after_error()
 
     @abstractmethod
     def resume(self) -> Path:

@@ -53,15 +53,20 @@ def joined(place: Launched, device: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
+        if not is_loss(error):
             raise
         raise ProcessLostError(
-            f"Process {place.rank} of {place.count} has lost another one, which has ended or hangs. What was learned "
-            "until then is saved; start all of them again with --resume."
+            f"Process {place.rank} of {place.count} has lost another one, which has ended or hangs. Start all of them "
+            "again with --resume; they go on from the newest checkpoint."
         ) from error
     finally:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
+
+
+def is_loss(error: RuntimeError) -> bool:
+    """Whether an error says that another process has gone, or does not answer."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
 
 
 def count() -> int:
@@ -103,8 +108,15 @@ def average_(tensors: Sequence[Tensor]) -> None:
         values.copy_(part.view_as(values))
 
 
+def averaged(value: Tensor) -> Tensor:
+    """Mean of a tensor of any shape and unit over all processes, without its gradient."""
+    mean = value.detach().clone()
+    average_([mean])
+    return mean
+
+
 def gathered(rows: Tensor) -> Tensor:
-    """Rows (N, k) of all processes, (count * N, k), in the order of their ranks."""
+    """Rows (N, k) of all processes, (count * N, k), in the order of their ranks; N is the same in all."""
     if count() == 1:
         return rows
     parts = [torch.empty_like(rows) for _ in range(count())]
@@ -134,6 +146,11 @@ def draw_apart(seed: int, *generators: torch.Generator) -> None:
     torch.manual_seed(seed + rank())
     for generator in generators:
         generator.manual_seed(seed + rank())
+
+
+def fewest(number: int) -> int:
+    """The smallest of all processes' numbers."""
+    return int(gathered(torch.tensor([[number]])).min())
 
 
 def any_of(flag: bool) -> bool:

@@ -35,7 +35,7 @@ from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.mixing import sample_two
 from gantry_policies.off_policy.scalers import ActionScaler, StateScaler
-from gantry_policies.off_policy.teaching import imitation_loss, mean_size, worth
+from gantry_policies.off_policy.teaching import equal_weight, imitation_loss, mean_size, worth
 
 
 class Learner:
@@ -376,7 +376,7 @@ class Learner:
             return loss, {}
         own, is_taught = self._best(features, base), batch.is_demo | batch.is_intervention
         if cfg.mode == "only":
-            loss = imitation_loss(own, batch.action, is_taught.float() / is_taught.float().mean().clamp(min=1e-6))
+            loss = imitation_loss(own, batch.action, equal_weight(is_taught))
             return loss, {"imitation_loss": loss.detach()}
         with torch.no_grad():
             shown, ours = self.critic(features, batch.action).mean(0), self.critic(features, own).mean(0)

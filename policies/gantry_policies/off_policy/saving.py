@@ -8,6 +8,7 @@ from typing import Any
 
 from gantry_hardware.files.checked_files import DamagedFileError, verify
 from gantry_hardware.training.trainer import CHECKPOINTS
+from gantry_policies.common import processes
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
     list_checkpoints,
@@ -87,7 +88,8 @@ class Saver:
         name = _replay_name(path, state)
         replay.load(self.folder / name)
         self._replay_name = name
-        set_aside_newer(path)
+        if processes.is_first():
+            set_aside_newer(path)
 
     def load_demos(
         self, state: dict[str, Any], device: str, rebuild: Callable[[], ReplayBuffer] | None

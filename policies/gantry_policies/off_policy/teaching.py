@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_policies.common import processes
 from gantry_policies.off_policy.config import TeachingCfg
 
 
@@ -39,6 +40,14 @@ def imitation_loss(own: Tensor, shown: Tensor, weight: Tensor) -> Tensor:
     return ((own - shown).square().sum(-1) * weight).mean()
 
 
+def equal_weight(is_taught: Tensor) -> Tensor:
+    """Weights ``(B,)``, dimensionless, of rows that are imitated, ``(B,)`` bool, or not, with a mean of one
+    over the batches of all processes."""
+    shown = is_taught.float()
+    return shown / processes.averaged(shown.mean()).clamp(min=1e-6)
+
+
 def mean_size(value: Tensor) -> Tensor:
-    """Mean size, a scalar, of values ``(B,)`` in units of the reward; a loss divided by it has a size of one."""
-    return value.detach().abs().mean().clamp(min=1e-3)
+    """Mean size, a scalar, of values ``(B,)`` in units of the reward, over the batches of all processes; a loss divided
+    by it has a size of one."""
+    return processes.averaged(value.abs().mean()).clamp(min=1e-3)

@@ -21,9 +21,9 @@ from gantry_policies.common.memory import OutOfMemoryError
 from gantry_policies.corrections.person import Person
 from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy.actors import PlanActor
-from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
+from gantry_policies.off_policy.bases import BasePolicy, fingerprint
 from gantry_policies.off_policy.collecting.collector import Collector, Resumable
-from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector, require_as_many
+from gantry_policies.off_policy.collecting.fleet import Fleet, FleetCollector
 from gantry_policies.off_policy.collecting.step_collector import StepCollector
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.counters import Counters
@@ -38,7 +38,7 @@ from gantry_policies.off_policy.replay.demos import (
     demo_frames,
     demo_states,
 )
-from gantry_policies.off_policy.requirements import require_parts
+from gantry_policies.off_policy.requirements import require_as_saved, require_parts
 from gantry_policies.off_policy.saving import Saver
 
 
@@ -114,7 +114,7 @@ class OffPolicyTrainer(Trainer):
         self._policy = self._acting((eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
         self._losses = UnreadLosses("critic's loss")
-        self._saver = None if self.run_dir is None else Saver(self.run_dir)
+        self._saver = None if self.source is None else Saver(self.source)
         self._saved = self._learned()
 
     @property
@@ -188,7 +188,7 @@ class OffPolicyTrainer(Trainer):
 
     def _write_checkpoint(self, *, inside: bool) -> Path | None:
         """Save; without what is inside the environments, they begin new episodes in a continuation."""
-        if self._saver is None:
+        if self.run_dir is None or self._saver is None:
             return None
         looks = self._eval_env if inside and isinstance(self._eval_env, Resumable) else None
         state = {
@@ -227,24 +227,18 @@ class OffPolicyTrainer(Trainer):
         Raises:
             UnusableCheckpointError: If there is none, or it does not fit this training's configuration.
         """
-        if self.source is None:
+        if (saver := self._saver) is None:
             raise UnusableCheckpointError("There is nothing to resume without a folder of the run.")
-        saver = self._saver or Saver(self.source)
         path, state = saver.newest()
-        processes.require_as_begun(state.get("processes", 1))
-        require_as_many(state.get("actors", 0), self._actors)
-        if not is_same_base(state.get("base"), self._fingerprint):
-            raise UnusableCheckpointError(
-                f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
-                "there was labelled by that one. Put it back, or begin a new run."
-            )
+        require_as_saved(path, state, self._actors, self._fingerprint)
         try:
             self.learner.load_state_dict(state["learner"])
             self.counters = Counters(**state["counters"])
             self.wall_s, self.rows = state["wall_s"], state["rows"]
             self.demos = saver.load_demos(state, self.learner.device, self._demo_buffer if self._demonstrated else None)
             saver.load_replay(path, state, self.replay)
-            self.collector.restore(state["collector"])
+            alone = {} if processes.is_first() else {"inside": None}  # Episodes of others are their own.
+            self.collector.restore(state["collector"] | alone)
             if state["eval_env"] is not None and isinstance(self._eval_env, Resumable):
                 self._eval_env.restore_training_state(state["eval_env"])
             self._generator.set_state(state["warmup_generator"])
@@ -280,7 +274,8 @@ class OffPolicyTrainer(Trainer):
             steps.step(cfg.warmup, cfg.warmup_noise)
             yield self._told("warmup", {}, before, steps.env_steps)
         if not counters.scaled:
-            self.learner.state_scaler.fit(self.replay.stored(STATE))
+            states = self.replay.stored(STATE)
+            self.learner.state_scaler.fit(processes.gathered(states[: processes.fewest(len(states))]))
             self.learner.share_first()
             counters.scaled = True
         yield from self._critic_warmup(self.replay, self.demos)
@@ -350,7 +345,10 @@ class OffPolicyTrainer(Trainer):
         before = 0 if self.cfg.is_offline else self.cfg.pretrain_updates
         due, learned = counters.next_evaluation, self.learner.actor_updates > before
         counters.next_evaluation = (steps // every + 1) * every
-        if (due != 0 and not learned) or not processes.is_first():
+        if due != 0 and not learned:
+            return
+        if not processes.is_first():
+            yield None  # All yield equally often, since they vote on a stop after each.
             return
         began, result = time.perf_counter(), self._look()
         self.wall_s -= time.perf_counter() - began

@@ -160,7 +160,7 @@ class PpoTrainer(Trainer):
     def work(self) -> Iterator[Report]:
         """Iterations: a rollout and its updates."""
         threads = torch.get_num_threads()
-        if self.run_dir is not None:
+        if self.source is not None:
             self._env_state = self.env.training_state()  # type: ignore[attr-defined]
         try:
             obs = self.env.get_observations().to(self.device)
@@ -227,7 +227,7 @@ class PpoTrainer(Trainer):
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
-                processes.draw_apart(state["iteration"])
+                processes.draw_apart(state["iteration"], *getattr(self.env, "generators", ()))
                 if processes.is_first():
                     set_aside_newer(path)
             self._saved = self.iteration

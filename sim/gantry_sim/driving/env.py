@@ -172,6 +172,12 @@ class DriveEnv:
         found["speed_m_s"] = self.cars.speed_m_s.mean()
         return found | self._recent
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Generators of all that is drawn: starts and noise, cars, traffic."""
+        traffic = getattr(self.scene, "traffic", None)
+        return self.generator, self.cars.generator, *(() if traffic is None else (traffic.generator,))
+
     def training_state(self) -> dict[str, Any]:
         """State for an exact continuation."""
         state = {f"ride.{name}": value.clone() for name, value in vars(self.ride).items()}

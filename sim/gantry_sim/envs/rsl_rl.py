@@ -61,6 +61,11 @@ class BatchedVecEnv(VecEnv):
         state = getattr(self.batched, "training_state", None)
         return {} if state is None else state()
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Generators with a state that a resumed training carries over, beside torch's own."""
+        return getattr(self.batched, "generators", ())
+
     def restore_training_state(self, state: dict[str, Any]) -> None:
         """Put it back."""
         if state:

@@ -15,6 +15,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.launcher import own_cores
 from gantry_policies.common.batched_env import EnvStep, Observation
 from gantry_sim.gym.cfg import GymCfg, make_plan
 from gantry_sim.gym.episodes import ENDED, FAILURE, LAST, NOW, REWARD, SUCCESS_KEYS, TRACE, EpisodeGroup
@@ -173,4 +174,4 @@ def _processes(cfg: GymCfg) -> int:
         return cfg.processes
     if cfg.num_envs == 1:
         return 0
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return own_cores()

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.launcher import own_cores
 from gantry_sim.physics.live import LiveArray, Rows
 
 _STATE = mujoco.mjtState
@@ -61,8 +62,7 @@ class _Worker:
 
 
 def physics_threads() -> int:
-    """Threads of physics: ``GANTRY_PHYSICS_THREADS``, or the cores that this process may use, or all of them where the
-    system does not say.
+    """Threads of physics: ``GANTRY_PHYSICS_THREADS``, or the cores that are this process's own.
 
     Raises:
         GantryError: If the variable is no number of threads.
@@ -71,7 +71,7 @@ def physics_threads() -> int:
         if not given.isdecimal() or int(given) < 1:
             raise GantryError(f"GANTRY_PHYSICS_THREADS is '{given}', expected a number of threads, at least 1.")
         return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return own_cores()
 
 
 class ThreadBatch:
@@ -80,7 +80,7 @@ class ThreadBatch:
     Args:
         model: Compiled model; copied, edit it before.
         num_sims: Number of simulations N.
-        num_threads: Worker threads; 0 for one per core that this process may use.
+        num_threads: Worker threads; 0 for :func:`physics_threads`.
     """
 
     def __init__(self, model: mujoco.MjModel, num_sims: int, num_threads: int = 0) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,12 +13,17 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.launcher import Launched, launched
+from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
 from gantry_policies.common import processes
+from gantry_policies.common.checkpoint import list_checkpoints
 from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_folder import read_run
+from gantry_sim.training.run_folder import hold_run, read_run
+from gantry_sim.training.run_validation import RunError
 
 Begin = Callable[[], tuple[RunCfg, Path, bool]]
 """Makes or finds the run: its configuration, its folder, and whether it is continued."""
+SAVING_S = 10.0
+"""Longest time that another process may take to save before it ends."""
 
 
 @contextlib.contextmanager
@@ -77,3 +84,42 @@ def begun_by_first(begin: Begin) -> tuple[RunCfg, Path, bool]:
     if not told:
         raise GantryError("The first process could not begin the training; it says why.")
     return read_run(Path(told[1:])), Path(told[1:]), told[0] == "1"
+
+
+@contextlib.contextmanager
+def saving_for_first(trainer: Trainer, folder: Path) -> Iterator[None]:
+    """Save what was learned where another process is lost, and that was the first one, which alone writes.
+
+    Args:
+        trainer: The training of this process, with the same weights.
+        folder: The run folder; held by the first process while that lives, so by none once it is lost.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not processes.is_first() and processes.is_loss(error):
+            with contextlib.suppress(RunError), _held_soon(folder):
+                newest = [int(path.stem.split("_")[1]) for path in list_checkpoints(folder / CHECKPOINTS)[-1:]]
+                if newest < [trainer.done] and (path := trainer.take_over()) is not None:
+                    print(f"What was learned until then is saved: {path}", file=sys.stderr, flush=True)
+        raise
+
+
+@contextlib.contextmanager
+def _held_soon(folder: Path) -> Iterator[None]:
+    """Hold a run folder as soon as no other process does.
+
+    Raises:
+        RunError: If another one still holds it after :data:`SAVING_S`.
+    """
+    with contextlib.ExitStack() as stack:
+        until = time.monotonic() + SAVING_S
+        while True:
+            try:
+                stack.enter_context(hold_run(folder))
+                break
+            except RunError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+        yield

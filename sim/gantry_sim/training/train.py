@@ -22,7 +22,7 @@ from gantry_hardware.training.trainer import CHECKPOINTS, OnProgress, Trainer
 from gantry_policies.common import processes
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
 from gantry_policies.common.memory import explaining_memory
-from gantry_sim.process.together import own_device
+from gantry_sim.process.together import own_device, saving_for_first
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.registry import TrainedPolicy
 from gantry_sim.training.evaluate import evaluate_policy
@@ -114,8 +114,10 @@ def train(
             start()
             if resume and processes.is_first():
                 add_session(folder, trainer.done)
-            with stop_on_interrupt(trainer.stop):
-                return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)
+            # The first one alone has an eye on the time, since evaluations, for which the others wait, do not count.
+            minutes = run.minutes if processes.is_first() else 0.0
+            with stop_on_interrupt(trainer.stop), saving_for_first(trainer, folder):
+                return trainer, processes.any_of(trainer.train(on_progress, minutes=minutes, on_step=on_step))
 
 
 def _own_trainer(

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import torch
 
 from gantry_policies.common.batched_env import BatchedEnv
-from gantry_policies.common.checkpoint import UnusableCheckpointError
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.collecting.collector import Collector
 from gantry_policies.off_policy.collecting.step_collector import StepCollector
@@ -77,19 +76,6 @@ class Fleet(Protocol):
             GantryError: If an actor fails, or was lost too often.
         """
         ...
-
-
-def require_as_many(begun: int, given: int) -> None:
-    """Refuse to continue with another number of actors; 0 stands for none.
-
-    Raises:
-        UnusableCheckpointError: With what to give instead.
-    """
-    if begun == given:
-        return
-    if not begun:
-        raise UnusableCheckpointError("This run was begun without actors; leave out --actors.")
-    raise UnusableCheckpointError(f"This run collects with {begun} actors; give --actors {begun}.")
 
 
 def acting_weights(learner: Learner) -> dict[str, Any]:
