@@ -36,7 +36,9 @@ def bundle(tmp_path_factory):
 def test_it_lays_starts_stops_and_counts(own_rig, bundle, tmp_path):
     options, asked = '{"task": "yam-lift", "vary": false}', {"diagnostics_rate_hz": 20.0}
     with (
-        own_rig.process("sim_robot_node", robot="yam", backend="workbench", options=options, **asked) as robot,
+        own_rig.process(
+            "sim_robot_node", robot="yam", backend="workbench", options=options, watchdog_s=1.0, **asked
+        ) as robot,
         own_rig.policy(bundle, safety__arm_speed_rad_s=9.0, **asked) as policy,
     ):
         done = tmp_path / "done.json"
@@ -76,7 +78,9 @@ def test_it_tells_a_policy_what_to_do(own_rig, told_bundle, tmp_path):
     options, asked = '{"task": "yam-tell-pick", "vary": false, "seed": 0}', {"diagnostics_rate_hz": 20.0}
     done = tmp_path / "done.json"
     with (
-        own_rig.process("sim_robot_node", robot="yam", backend="workbench", options=options, **asked) as robot,
+        own_rig.process(
+            "sim_robot_node", robot="yam", backend="workbench", options=options, watchdog_s=1.0, **asked
+        ) as robot,
         own_rig.policy(told_bundle, safety__arm_speed_rad_s=9.0, **asked) as policy,
     ):
         given = {"instructions": "pick up the red cube; lift the red thing", "results": str(done)}

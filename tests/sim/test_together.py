@@ -82,11 +82,12 @@ def test_the_loss_of_the_first_process_costs_its_time_alone(tmp_path):
     path, state = load_newest(folder / CHECKPOINTS)
     assert f"What was learned until then is saved: {path}" in said.read_text()
     assert "Process 1 of 2 has lost another one" in said.read_text()
-    rows = rows_of(folder)
-    assert state["iteration"] in (len(rows), len(rows) - 1), "no more than the iteration on the way is lost"
+    # No more than the iteration on the way is lost. Its row is missing where the first process had not written it yet.
+    assert state["iteration"] >= rows_of(folder)[-1] - 1
+    last = state["iteration"]
     done = run_together(2, RECORDING, tmp_path, "train", "--resume", folder, *SHORT)
     assert done.returncode == 0, done.stderr
-    assert rows_of(folder) == list(range(1, 41))
+    assert rows_of(folder) in (list(range(1, 41)), [row for row in range(1, 41) if row != last])
     assert load_newest(folder / CHECKPOINTS)[1]["env_steps"] == 40 * ITERATION
     first, second = (torch.load(tmp_path / f"record-{rank}.pt", weights_only=True) for rank in (0, 1))
     assert not first["made"]["actor"].isclose(second["made"]["actor"]).all(), "seed + rank"

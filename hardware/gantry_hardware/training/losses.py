@@ -18,12 +18,13 @@ class UnreadLosses:
     def __init__(self, name: str = "loss") -> None:
         self._name = name
         self._sum: Any = 0.0
-        self._first = self._last = 0
+        self._first: int | None = None
+        self._last = 0
 
     def add(self, loss: Any, update: int) -> None:
         """Count a loss, a number or a tensor of one number without gradient, of the update of that number."""
         self._sum = self._sum + loss
-        self._first, self._last = self._first or update, update
+        self._first, self._last = update if self._first is None else self._first, update
 
     def require_finite(self) -> None:
         """Read the sum, and begin a new one.
@@ -31,10 +32,10 @@ class UnreadLosses:
         Raises:
             DivergedError: If a loss was not finite; it is named again whenever this is called.
         """
-        if not self._last:
+        if self._first is None:
             return
         if not math.isfinite(float(self._sum)):
             one = f"update {self._last}"
             where = one if self._first == self._last else f"updates {self._first} to {self._last}"
             raise DivergedError(self._name, f"in {where}")
-        self._sum, self._first, self._last = 0.0, 0, 0
+        self._sum, self._first = 0.0, None

@@ -14,7 +14,7 @@ from typing import Any
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.launcher import require_one_process
-from gantry_hardware.training.log import METRICS_FILE, TrainingLog
+from gantry_hardware.training.log import METRICS_FILE, TrainingLog, read_metrics
 from gantry_hardware.training.rescue import saving_on_error
 
 CHECKPOINTS = "checkpoints"
@@ -165,7 +165,8 @@ class Trainer(ABC):
         :meth:`save_after_error`."""
         self.run_dir = self.source
         if self.run_dir is not None and (log := self.run_dir / METRICS_FILE).is_file():
-            self.rows = log.read_bytes().count(b"\n")  # Evaluations, which others do not count, among them.
+            # Evaluations, which others do not count, among them; but no row of what is done again.
+            self.rows = sum(row.get("env_steps", 0) <= self.env_steps for row in read_metrics(log))
         return self.save_after_error()
 
     @abstractmethod

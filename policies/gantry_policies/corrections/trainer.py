@@ -120,7 +120,12 @@ class StreamTrainer(OffPolicyTrainer):
             self._prepare()
 
     def publish(self) -> None:
-        """Send the weights as they are."""
+        """Send the weights as they are.
+
+        Raises:
+            DivergedError: If a loss since the last reading was not finite.
+        """
+        self._losses.require_finite()
         self._published_s, self._published_updates = time.monotonic(), self.learner.critic_updates
         self._publish(live_weights(self.learner))
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.training.launcher import launched, require_one_process
-from gantry_sim.process.ray_cluster import LOCAL, require_ray_installed
+from gantry_sim.process.ray_cluster import LOCAL
+from gantry_sim.tasks.names import task_names
 
 if TYPE_CHECKING:
     from gantry_sim.training.link.fleet import FleetCfg
@@ -77,8 +78,9 @@ def check_actors(args: argparse.Namespace) -> None:
         raise UsageError(f"{' and '.join(lone)}: give --actors N as well, the number of actors.")
     if args.actors is not None and args.listen is not None:
         raise UsageError("--listen learns from a session's actors and --actors from simulating ones; give one of them.")
-    if fleet_of(args) is not None:
-        require_ray_installed()
+    if args.task is None and args.resume is None and args.ray in task_names():
+        raise UsageError(f"--ray took '{args.ray}' for its ADDRESS; put TASK before --ray.")
+    fleet_of(args)
     if args.listen is None:
         if args.resume is not None and (args.resume / LINK_FOLDER).is_dir():
             raise UsageError(

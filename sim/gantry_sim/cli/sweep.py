@@ -10,6 +10,7 @@ from typing import Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
 from gantry_sim.benchmarks.text import whole_numbers
 from gantry_sim.cli.common import add_set_option, changed, whole
+from gantry_sim.process.ray_cluster import LOCAL, require_ray_installed
 from gantry_sim.tasks.names import task_names
 
 
@@ -31,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where all runs go")
     add = parser.add_argument_group("side by side, with the extra 'ray'").add_argument
     text = "run them on Ray: local for this machine's cores, or the address of a cluster such as auto"
-    add("--ray", nargs="?", const="local", metavar="ADDRESS", help=text)
+    add("--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help=text)
     add("--cpus", type=float, default=1.0, metavar="N", help="cores of a run on Ray")
     add("--gpus", type=float, default=0.0, metavar="N", help="GPUs of a run on Ray; none if not given")
     add_set_option(parser)
@@ -46,6 +47,8 @@ def _varied(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
+    if args.ray is not None:
+        require_ray_installed()
     choose("task", args.task, task_names())  # A mistyped name is answered before the learning libraries are loaded.
     from gantry_hardware.errors import UnknownNameError
     from gantry_sim.benchmarks.comparison import compare

@@ -27,7 +27,7 @@ from gantry_policies.imitation.policy import make_base
 from gantry_policies.off_policy.collecting.fleet import FleetActor, Order, Stretch
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.trainer import OffPolicyTrainer
-from gantry_sim.process.ray_cluster import connected, reason_of
+from gantry_sim.process.ray_cluster import connected, reason_of, require_ray_installed
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.off_policy import settings_of
 from gantry_sim.training.bases import open_base
@@ -47,12 +47,13 @@ def fleet_trainer(run: RunCfg, folder: Path, fleet: RayFleet) -> OffPolicyTraine
 
     Raises:
         RunError: If the algorithm does not collect, or collects by itself alone.
-        GantryError: If the run's parts do not fit each other.
+        GantryError: If Ray is not installed, or the run's parts do not fit each other.
     """
     algorithm = algorithm_of(run)
     if algorithm.make_fleet_trainer is None:
         also = "; several processes of torchrun can" if algorithm.processes else ""
         raise RunError(f"Algorithm '{algorithm.name}' cannot learn from actors on Ray; leave out --actors{also}.")
+    require_ray_installed()
     torch.manual_seed(run.seed)
     with torch_threads(1):
         trainer = algorithm.make_fleet_trainer(run, folder, fleet)
@@ -152,11 +153,11 @@ class RayFleet:
 
     def close(self) -> None:
         """End all actors, and the connection."""
-        for handle in self._handles:
-            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
-                self._ray.kill(handle)
-        self._handles = []
-        self._connection.close()
+        handles, self._handles = self._handles, []
+        with self._connection:
+            for handle in handles:
+                with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, ValueError):
+                    self._ray.kill(handle)
 
     def _next_answer(self, patience_s: float) -> tuple[int, Any] | None:
         with self._naming_ray_errors():
