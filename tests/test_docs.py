@@ -4,9 +4,11 @@ Building every package's API takes minutes on a busy machine, so the site is bui
 """
 
 import argparse
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -169,6 +171,25 @@ def test_tables_of_benchmarks_are_those_of_the_committed_numbers(monkeypatch):
     assert seen == {*tables.CHOICES, tables.MACHINE}
     page["rows"][1]["ratio"] += 1.0
     assert tables.filled(text, page) != text
+
+
+def test_checking_the_tables_of_benchmarks_writes_nothing(monkeypatch, tmp_path):
+    tables = load("bench_tables", monkeypatch)
+    for name in (*tables.PAGES, tables.NUMBERS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    assert tables.main(["--check"], tmp_path) == 0
+    numbers = tables.committed_page()
+    numbers["rows"][1]["ratio"] += 1.0
+    (tmp_path / tables.NUMBERS).write_text(json.dumps(numbers))
+    before = [(tmp_path / name).read_text() for name in tables.PAGES]
+    assert tables.main(["--check"], tmp_path) == 1
+    assert [(tmp_path / name).read_text() for name in tables.PAGES] == before
+    with pytest.raises(SystemExit):
+        tables.main(["--chekc"], tmp_path)
+    assert tables.main([], tmp_path) == 0
+    assert [(tmp_path / name).read_text() for name in tables.PAGES] != before
+    assert tables.main(["--check"], tmp_path) == 0
 
 
 def test_most_pages_have_command_lines():

@@ -1,15 +1,18 @@
 """Tables of README.md and docs/benchmarks.md from the committed page of numbers, docs/bench/page.json.
 
-python scripts/docs/bench_tables.py
+python scripts/docs/bench_tables.py [--check]
 
-``gantry bench page --output FOLDER --json docs/bench/page.json`` writes the numbers; the tables stand between
-``<!-- page.json: NAME -->`` and ``<!-- end -->``, with a name of :data:`CHOICES`.
+``gantry bench page --output FOLDER --json docs/bench/page.json`` replaces the numbers, which were first put together
+from printed output (``note`` in the file); remarks on its rows (``note`` of a row) have to be added again. The tables
+stand between ``<!-- page.json: NAME -->`` and ``<!-- end -->``, with a name of :data:`CHOICES`.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +68,23 @@ def filled(text: str, page: Mapping[str, Any]) -> str:
     return _TABLE.sub(table, text)
 
 
-def main() -> None:
-    """Make the tables of all pages anew."""
-    page = committed_page()
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Make the tables of all pages anew; with ``--check`` change nothing, and return 1 if a page differs."""
+    parser = argparse.ArgumentParser(description=f"Tables of {' and '.join(PAGES)} from {NUMBERS}.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a page is not up to date")
+    check, page, changed = parser.parse_args(arguments).check, committed_page(root), []
     for name in PAGES:
-        path = ROOT / name
-        path.write_text(filled(path.read_text(encoding="utf-8"), page), encoding="utf-8")
-        print(path)
+        path = root / name
+        old = path.read_text(encoding="utf-8")
+        new = filled(old, page)
+        if new != old:
+            changed.append(name)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    told = f"{'Not up to date' if check else 'Changed'}: {', '.join(changed)}"
+    print(told if changed else "All tables are up to date.")
+    return int(check and bool(changed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from gantry_hardware.errors import GantryError
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_sim.mjlab_tasks import listing as mjlab
@@ -205,8 +206,20 @@ def _teacher(task_name: str, folder: Path) -> Path:
     return folder / "teacher"
 
 
+def _known(name: str) -> None:
+    """Refuse what is no ``TASK:PRESET``.
+
+    Raises:
+        GantryError: If the name has no preset, or there is no such task or preset.
+    """
+    task_name, colon, preset_name = name.rpartition(":")
+    if not colon:
+        raise GantryError(f"--only {name}: expected TASK:PRESET, for example velocity-flat-go2:gpu.")
+    find_task(task_name).preset(preset_name)
+
+
 def main() -> int:
-    """Run the presets one after the other; 0 if all of them did."""
+    """Run the presets one after the other; 0 if all of them did, 2 for a name that is none."""
     parser = argparse.ArgumentParser(description="The gpu presets on MuJoCo Warp's CPU device.")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--only", default="", metavar="TASK:PRESET,...", help="some of them")
@@ -216,6 +229,12 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help="in this process")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else gpu_presets(args.all)
+    try:
+        for name in names:
+            _known(name)
+    except GantryError as error:
+        print(error, file=sys.stderr)
+        return 2
     if args.here:
         for name in names:
             task_name, preset_name = name.rsplit(":", 1)

@@ -1,9 +1,9 @@
 """AME-2's teacher on a GPU in chunks of a few minutes: one command, given again until the training is over.
 
-python scripts/gpu/teacher.py FOLDER [--minutes 8] [--device cuda:0] [--task ame2-go2] [--set FIELD=VALUE ...]
+python scripts/gpu/teacher.py FOLDER [--minutes 8] [--device cuda:0] [--limit-mib 15] [--set FIELD=VALUE ...]
 
 The first call begins the run in FOLDER/run, each further one continues it. A chunk ends as Ctrl-C ends a training: it
-saves and stops. Only the newest checkpoint is kept, and the run is written once more as parts of at most 15 MiB in
+saves and stops. Only the newest intact checkpoint is kept, and the run is written once more as small parts in
 FOLDER/parts (``travel.py``): where they alone have come to another machine, or are further than the run there, the next
 chunk goes on from them. At the end of a chunk the curve is printed, and what to do next.
 """
@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from travel import CHECKPOINTS, pack, unpack
+from travel import CHECKPOINTS, PART_MIB, keep_only, pack, unpack
 
-from gantry_policies.common.checkpoint import list_checkpoints
+from gantry_policies.common.checkpoint import UnusableCheckpointError, list_checkpoints
 
 COMMAND = [sys.executable, "-c", "import sys; from gantry_deploy.cli.entry import main; sys.exit(main())", "train"]
 GRACE_S = 60.0
@@ -48,15 +48,16 @@ def main() -> int:
         command += [word for change in args.set for word in ("--set", change)]
         args.folder.mkdir(parents=True, exist_ok=True)
     code, stopped = train_for([*command, "--episodes", "0", "--no-export"], 60.0 * args.minutes)
-    checkpoints = list_checkpoints(run / CHECKPOINTS)
-    if not checkpoints:
+    if not list_checkpoints(run / CHECKPOINTS):
         print(f"The training has not begun in {args.minutes:g} min (exit {code}); give it more, or see above.")
         return code or 1
     print(curve(run / "metrics.jsonl"))
-    size_mib = pack(run, parts)
-    for old in checkpoints[:-1]:
-        old.unlink()
-    newest = checkpoints[-1]
+    try:
+        newest, size_mib = pack(run, parts, args.limit_mib)
+    except UnusableCheckpointError as error:
+        print(error, file=sys.stderr)
+        return code or 1
+    keep_only(newest)
     print(f"{newest.name}: {newest.stat().st_size / 2**20:.1f} MiB. What the next chunk needs of the run, as parts:")
     print(f"{size_mib:.1f} MiB, {len(list(parts.iterdir()))} files in {parts}")
     if stopped:
@@ -106,10 +107,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=8.0, metavar="M", help="of this chunk (default: 8)")
     parser.add_argument("--device", default="cuda:0", help="default: cuda:0")
     parser.add_argument("--task", default="ame2-go2", help="default: ame2-go2")
+    text = f"size of a part at most (default: {PART_MIB:g})"
+    parser.add_argument("--limit-mib", type=float, default=PART_MIB, metavar="M", help=text)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="as of `gantry train`")
     args = parser.parse_args()
-    if not args.minutes > 0.0:
-        parser.error(f"--minutes is {args.minutes:g}, expected more than 0")
+    for name in ("minutes", "limit_mib"):
+        if not getattr(args, name) > 0.0:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(args, name):g}, expected more than 0")
     return args
 
 

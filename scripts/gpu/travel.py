@@ -18,10 +18,16 @@ from typing import Any
 
 import torch
 
-from gantry_policies.common.checkpoint import list_checkpoints, load_newest, save_checkpoint
+from gantry_policies.common.checkpoint import (
+    UnusableCheckpointError,
+    list_checkpoints,
+    load_newest,
+    save_checkpoint,
+    set_aside_newer,
+)
 
 PART_MIB = 15.0
-"""Size of a part at most."""
+"""Size of a part at most, unless another one is given."""
 LIST = "travel.json"
 """File that names the parts in their order, the hash of all, and the iteration that the training had reached."""
 CHECKPOINTS = "checkpoints"
@@ -30,18 +36,22 @@ STATE = "state.pt"
 """Name in the parts of the checkpoint."""
 
 
-def pack(run: Path, folder: Path) -> float:
-    """Write a run as parts: all of its files, and of its checkpoints the newest one, with the critic in half precision
-    and without the optimiser's moments, which a training gathers again within some updates.
+def pack(run: Path, folder: Path, part_mib: float = PART_MIB) -> tuple[Path, float]:
+    """Write a run as parts: all of its files, and of its checkpoints the newest one that is intact, with the critic in
+    half precision and without the optimiser's moments, which a training gathers again within some updates.
 
     Args:
         run: Folder of an on-policy training.
         folder: Of the parts; those that lie there are replaced.
+        part_mib: Size of a part at most, MiB.
 
     Returns:
-        Size of all parts, MiB.
+        The checkpoint that was taken, and the size of all parts, MiB.
+
+    Raises:
+        UnusableCheckpointError: If no checkpoint is intact.
     """
-    _, state = load_newest(run / CHECKPOINTS)
+    newest, state = load_newest(run / CHECKPOINTS)
     small = state | {
         "critic_state_dict": {name: _halved(value) for name, value in state["critic_state_dict"].items()},
         "optimizer_state_dict": state["optimizer_state_dict"] | {"state": {}},
@@ -58,18 +68,35 @@ def pack(run: Path, folder: Path) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("travel.*"):
         old.unlink()
-    size = int(PART_MIB * 2**20)
+    size = int(part_mib * 2**20)
     parts = []
     for number, begin in enumerate(range(0, len(content), size)):
         parts.append(f"travel.{number:03d}")
         (folder / parts[-1]).write_bytes(content[begin : begin + size])
     listed = {"iteration": state["iteration"], "parts": parts, "sha256": hashlib.sha256(content).hexdigest()}
     (folder / LIST).write_text(json.dumps(listed) + "\n")
-    return len(content) / 2**20
+    return newest, len(content) / 2**20
+
+
+def keep_only(checkpoint: Path) -> None:
+    """Delete the checkpoints that are older than one of them, and set aside those that are newer, which are damaged."""
+    set_aside_newer(checkpoint)
+    for path in list_checkpoints(checkpoint.parent):
+        if path != checkpoint:
+            path.unlink()
+
+
+def reached(run: Path) -> int | None:
+    """Iteration of the newest checkpoint of a run that is intact; None if there is none."""
+    try:
+        newest, _ = load_newest(run / CHECKPOINTS)
+    except UnusableCheckpointError:
+        return None
+    return int(newest.stem.rpartition("_")[2])
 
 
 def unpack(folder: Path, run: Path) -> int | None:
-    """Make a run of its parts; one that is there and has got as far stays as it is.
+    """Make a run of its parts; one that is there and has an intact checkpoint as far as theirs stays as it is.
 
     Args:
         folder: Of the parts; without any, nothing is done.
@@ -85,7 +112,8 @@ def unpack(folder: Path, run: Path) -> int | None:
         return None
     listed = json.loads((folder / LIST).read_text())
     iteration = int(listed["iteration"])
-    if any(int(path.stem.rpartition("_")[2]) >= iteration for path in list_checkpoints(run / CHECKPOINTS)):
+    before = reached(run)
+    if before is not None and before >= iteration:
         return None
     missing = [name for name in listed["parts"] if not (folder / Path(name).name).is_file()]
     if missing:
@@ -126,16 +154,23 @@ def _halved(value: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> int:
-    """Make a run of its parts; 2 if they cannot be used."""
+    """Make a run of its parts; 2 if there are none, or they cannot be used."""
     parser = argparse.ArgumentParser(description="A run of its parts.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the run and its parts")
     args = parser.parse_args()
+    parts, run = args.folder / "parts", args.folder / "run"
+    if not (parts / LIST).is_file():
+        print(f"There are no parts of a run in '{parts}': {LIST} is missing.", file=sys.stderr)
+        return 2
     try:
-        iteration = unpack(args.folder / "parts", args.folder / "run")
+        iteration = unpack(parts, run)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    print("There is nothing newer in the parts." if iteration is None else f"{args.folder / 'run'}: {iteration}.")
+    if iteration is None:
+        print(f"{run} stays as it is, at iteration {reached(run)}: the parts in {parts} are not newer.")
+    else:
+        print(f"{run} was made of the parts in {parts}: its training has reached iteration {iteration}.")
     return 0
 
 

@@ -162,8 +162,12 @@ def joined(folder: Path) -> list[Path]:
 
 
 def get(args: argparse.Namespace) -> int:
-    """Download, and tell the sizes; 1 if all does not fit into one load."""
-    text = "\n".join(HAVE) if args.have is None else args.have.read_text()
+    """Download, and tell the sizes; 1 if the repository leaves no room for a load, 2 if the list cannot be read."""
+    try:
+        text = "\n".join(HAVE) if args.have is None else args.have.read_text()
+    except OSError as error:
+        print(f"Cannot read '{args.have}' (--have): {error.strerror}.", file=sys.stderr)
+        return 2
     have = {_plain(re.split(r"[=@ ]", line)[0]) for line in text.splitlines() if line}
     names = needed(have, args.python)
     wheels = args.output / "wheels"
@@ -185,11 +189,13 @@ def get(args: argparse.Namespace) -> int:
         print(f"Nothing fits beside it into {args.limit_mib:g} MiB.")
         return 1
     loads = cut(wheels, args.output, room_mib)
-    fits = len(loads) == 1
-    print(f"All {'fits' if fits else 'does not fit'} into {args.limit_mib:g} MiB at once: {len(loads)} load(s).")
+    beside = f"with the repository beside each within {args.limit_mib:g} MiB"
+    print(
+        f"The wheels make one load, {beside}:" if len(loads) == 1 else f"The wheels make {len(loads)} loads, {beside}:"
+    )
     for load in loads:
         print(f"{load}: {sum(path.stat().st_size for path in load.iterdir()) / MIB:.1f} MiB")
-    return 0 if fits else 1
+    return 0
 
 
 def repository_mib() -> float:

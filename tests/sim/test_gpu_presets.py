@@ -42,6 +42,21 @@ def test_a_task_that_follows_a_motion_is_given_one(script, tmp_path):
     assert set(rough.env.changes.values()) == {2}
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("velocity-flat-go2", "expected TASK:PRESET"),
+        ("velocity-flat-go3:gpu", "Unknown task 'velocity-flat-go3'"),
+        ("velocity-flat-go2:gqu", "Unknown preset of velocity-flat-go2 'gqu'"),
+        ("mjlab:Mjlab-Velocity-Flat-Unitree-Go1", "mjlab"),
+    ],
+)
+def test_a_name_that_is_no_preset_is_refused_in_a_sentence(script, name, told, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["on_cpu.py", "--only", name])
+    assert script["main"]() == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)  # MuJoCo Warp compiles its kernels for a CPU at their first use.
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def weights(folder: Path) -> tuple[dict, dict, dict]:
     return state["actor_state_dict"], state["critic_state_dict"], state["optimizer_state_dict"]
 
 
-def test_a_run_comes_out_of_its_parts(tmp_path, monkeypatch, travel, run):
-    monkeypatch.setattr(travel, "PART_MIB", 0.1)
-    size_mib = travel.pack(run, run.parent / "parts")
+def test_a_run_comes_out_of_its_parts(tmp_path, travel, run):
+    newest, size_mib = travel.pack(run, run.parent / "parts", 0.1)
+    assert newest.name == "model_5.pt"
     parts = sorted((run.parent / "parts").iterdir())
     assert [path.name for path in parts] == [*(f"travel.{n:03d}" for n in range(len(parts) - 1)), "travel.json"]
     assert max(path.stat().st_size for path in parts) <= 0.1 * 2**20
@@ -85,6 +85,36 @@ def test_parts_that_are_no_further_leave_a_run_alone_and_newer_ones_replace_it(t
     assert travel.unpack(parts, run) == 6
     assert (run / "config.json").read_text() == "{}"
     assert load_newest(run / "checkpoints")[0].name == "model_6.pt"
+
+
+def test_a_damaged_newest_checkpoint_is_neither_kept_nor_taken_as_progress(capsys, travel, run):
+    parts, held = run.parent / "parts", run / "checkpoints"
+    travel.pack(run, parts)
+    (held / "model_5.pt").write_bytes(b"cut off")
+    assert travel.reached(run) == 4
+    newest, _ = travel.pack(run, run.parent / "others")
+    travel.keep_only(newest)
+    assert sorted(path.name for path in held.iterdir()) == ["model_4.pt", "model_5.pt.damaged"]
+    (held / "model_5.pt.damaged").rename(held / "model_5.pt")
+    assert travel.unpack(parts, run) == 5, "the damaged file of that number does not count"
+    assert load_newest(held)[0].name == "model_5.pt"
+    (held / "model_9.pt").write_bytes(b"cut off")
+    (held / "model_5.pt").unlink()
+    (held / "model_4.pt").unlink()
+    assert travel.reached(run) is None
+    assert travel.unpack(parts, run) == 5
+
+
+def test_the_command_says_what_it_did(capsys, monkeypatch, travel, run):
+    monkeypatch.setattr("sys.argv", ["travel.py", str(run.parent)])
+    assert travel.main() == 2
+    assert "There are no parts of a run in" in capsys.readouterr().err
+    travel.pack(run, run.parent / "parts")
+    assert travel.main() == 0
+    assert "stays as it is, at iteration 5" in capsys.readouterr().out
+    (run / "checkpoints" / "model_5.pt").unlink()
+    assert travel.main() == 0
+    assert "its training has reached iteration 5." in capsys.readouterr().out
 
 
 def test_parts_that_changed_or_are_missing_are_refused(tmp_path, travel, run):

@@ -4,7 +4,8 @@ python scripts/measure/tasks/isaaclab_walk.py pretrained:go2-walk [--command 0.5
 
 Isaac Lab simulates; each robot has a policy runner of its own, as on hardware. Gains and default pose are the
 contract's; all that the task draws stays: pose, velocity and joints at the start, mass and centre of mass of the base,
-a push between 10 and 15 s, noise on what is observed. All robots walk in one simulation, so many for each command.
+a push between 10 and 15 s, noise on velocities and joints, but not on gravity. All robots walk in one simulation, so
+many for each command.
 """
 
 from __future__ import annotations

@@ -186,8 +186,14 @@ def _environments(count: int | None) -> str:
     return "" if count is None else f", {count:,} environments"
 
 
-def _bracket(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" [{_number(low)}, {_number(high)}]"
+def _spread_text(middle: float, low: float | None, high: float | None) -> str:
+    """A number with its least and largest in brackets, all with the same number of decimals."""
+    if low is None or high is None:
+        return _number(middle)
+    numbers = (middle, low, high)
+    decimals = 0 if abs(middle) >= 100.0 else max(len(_number(value).partition(".")[2]) for value in numbers)
+    first, least, largest = (f"{value:,.{decimals}f}" for value in numbers)
+    return f"{first} [{least}, {largest}]"
 
 
 def _what(row: Row) -> str:
@@ -198,7 +204,7 @@ def _measured(row: Row) -> str:
     if row.value is None:
         return "not measured" if row.ratio is None else "ratio alone was kept"
     runs = f" ({ONE_RUN})" if row.runs == 1 else f" (median of {row.runs})"
-    return f"{_number(row.value)}{_bracket(row.low, row.high)} {row.unit}{runs}"
+    return f"{_spread_text(row.value, row.low, row.high)} {row.unit}{runs}"
 
 
 def _peer(row: Row) -> str:
@@ -219,7 +225,7 @@ def _ratio(row: Row) -> str:
     if turned:
         ends = [None if end is None else 1.0 / end for end in reversed(ends)]
     middle, runs = 1.0 / row.ratio if turned else row.ratio, f" ({ONE_RUN})" if row.runs == 1 else ""
-    return f"{_number(middle)}{_bracket(*ends)} times {'better' if better else 'worse'}{runs}"
+    return f"{_spread_text(middle, *ends)} times {'better' if better else 'worse'}{runs}"
 
 
 def _aim(row: Row) -> tuple[str, str]:

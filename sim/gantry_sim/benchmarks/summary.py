@@ -45,8 +45,6 @@ COMPARED = {
     "runtime": "a plain C++ loop",
 }
 """Peers that scripts/measure/peers/compare.py measures, by part."""
-BRACKETS = {"simulation": "Brackets of the preset's rates are of the iterations of one run."}
-"""Remarks about the spread, by part."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def simulation_rows(result: Mapping[str, Any]) -> list[Row]:
     rows = []
     for entry in result["results"]:
         count, rates = entry["num_envs"], entry["env_steps_per_s"]
-        row = Row(part, task, unit, better, **_median_of(rates["gantry"]), runs=result["repeats"], environments=count)
+        row = Row(part, task, unit, better, **_median_of(rates["gantry"], result["repeats"]), environments=count)
         if (ratio := entry.get("ratio")) is not None:
             aim = result["aims"].get(f"ratio at {count} environments", {}).get("aim")
             row = replace(row, peer=f"mjlab {version} as it ships", peer_environments=count, aim_ratio=aim)
@@ -85,12 +83,14 @@ def simulation_rows(result: Mapping[str, Any]) -> list[Row]:
         if training is not None:
             what = f"preset cpu of {preset['task']}, {words}"
             aim = result["aims"].get(f"steps/s {words}", {}).get("aim")
-            rows.append(Row(part, what, unit, better, **_median_of(training[key]), environments=count, aim=aim))
+            rows.append(Row(part, what, unit, better, **_median_of(training[key], 1), environments=count, aim=aim))
     return rows
 
 
-def _median_of(figures: Mapping[str, float]) -> dict[str, Any]:
-    return {"value": figures["median"], "low": figures["min"], "high": figures["max"]}
+def _median_of(figures: Mapping[str, float], runs: int) -> dict[str, Any]:
+    """Fields of a row; one run has no spread, whatever its iterations have."""
+    spread = {} if runs == 1 else {"low": figures["min"], "high": figures["max"]}
+    return {"value": figures["median"], "runs": runs, **spread}
 
 
 def learning_rows(result: Mapping[str, Any]) -> list[Row]:
@@ -245,5 +245,4 @@ def _caption(name: str, quick: bool) -> str:
     if name == PEERS:
         return "scripts/measure/peers/compare.py, in turns with what stands beside it."
     there = f"scripts/measure/peers/compare.py measures {COMPARED[name]}. " if name in COMPARED else ""
-    brackets = f" {BRACKETS[name]}" if name in BRACKETS else ""
-    return f"gantry {' '.join(PARTS[name].words(quick))}. {there}Not measured: {NOT_HERE[name]}.{brackets}"
+    return f"gantry {' '.join(PARTS[name].words(quick))}. {there}Not measured: {NOT_HERE[name]}."

@@ -36,7 +36,7 @@ KIND = "kind.txt"
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="results, page and table")
-    text = f"of {', '.join(NAMES)}; all if not given"
+    text = "measure these alone (default: %(default)s)"
     parser.add_argument("--parts", default=",".join(NAMES), metavar="NAME,NAME", help=text)
     parser.add_argument("--quick", action="store_true", help="short measurements that show that everything runs")
     text = f"runs of each part but simulation, which repeats itself ({REPEATS}; 1 with --quick)"
@@ -104,8 +104,8 @@ COMMAND = Command(
         "Measure simulation, learning, the runtime's loops, mapping and hand-overs of this machine, one after the "
         "other, and put them on one page with hardware and versions: report.html, table.md for a README, and JSON. "
         "What is compared is measured in turns in one run, and told as a ratio with its spread; a number without "
-        "repeats says 'one run'. Takes up to an hour, a quarter with --repeats 1; an interrupted one goes on. Other "
-        "load on the machine shows in the numbers."
+        "repeats says 'one run'. Takes up to an hour, or a quarter of an hour with --repeats 1; the same command "
+        "continues an interrupted measurement. Other load on the machine shows in the numbers."
     ),
     epilog="examples:\n  gantry bench page --output runs/bench --json bench.json\n"
     "  gantry bench page --output runs/bench-quick --quick --parts runtime,mapping\n\n"

@@ -48,7 +48,7 @@ def _list() -> dict[str, Any]:
             print()
         _print_columns([(task.name, _presets_text(task.presets), task.summary) for task in infos])
     if more := [name for name in family_names() if name not in set(map(_family, tasks))]:
-        print(f"\nMore by name, with the package that has them: {', '.join(f'{name}:NAME' for name in more)}.")
+        print(f"\nFurther tasks by name, if their package is installed: {', '.join(f'{name}:NAME' for name in more)}.")
     return {
         "tasks": [
             {"name": task.name, "robot": task.robot, "presets": list(task.presets), "summary": task.summary}

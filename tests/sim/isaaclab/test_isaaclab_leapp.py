@@ -54,8 +54,17 @@ def test_the_stock_tasks_bundle_runs_with_gains_given(tmp_path, capsys):
     assert (code, report["verdict"]) == (1, "failed")
     static = {stage["name"]: stage["passed"] for stage in report["stages"]}
     assert all(static[name] for name in ("network", "observation", "joint targets", "memory")), static
-    code = main(["run", folder, "--robot", "go2", *GAINS, "--duration", "1", "--command", "0.5,0,0"])
-    assert code in (0, 1), capsys.readouterr().err
+    words = ["run", folder, "--robot", "go2", *GAINS, "--duration", "1", "--command", "0.5,0,0", "--json", "-"]
+    code, told = main(words), json.loads(capsys.readouterr().out)
+    modes, fault = [step["mode"] for step in told["modes"]], told["statistics"]["fault"]
+    # The policy acts; it ends standing again, or, if it stumbles, damped for a named fault.
+    assert modes[:2] == ["STAND", "POLICY"], told
+    assert told["statistics"]["read_errors"] == told["statistics"]["write_errors"] == 0
+    if told["completed"]:
+        assert (code, modes[2:], fault) == (0, ["STAND"], None), told
+    else:
+        assert (code, modes[2:]) == (1, ["DAMP"]), told
+        assert fault, told
 
 
 def test_the_bundle_of_isaac_labs_actuators_has_the_tasks_gains(tmp_path):
