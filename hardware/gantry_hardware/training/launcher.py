@@ -62,8 +62,8 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def own_cores(environment: Mapping[str, str] | None = None) -> int:
-    """Share of this process, at least 1, of the cores that it may use and of those of the machine where the system does
-    not say: torchrun's processes on a machine have the same ones.
+    """Number of cores for this process, at least 1: those that it may use (all of the machine, where the system does not
+    say), divided by the processes of torchrun on this machine.
 
     Args:
         environment: Variables of the process; those of this one if None.

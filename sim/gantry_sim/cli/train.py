@@ -50,12 +50,8 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "task",
-        metavar="TASK",
-        nargs="?",
-        help="task name, see `gantry tasks`; also mjlab:NAME, isaaclab:NAME, gym:NAME and those of other packages",
-    )
+    text = "task name, see `gantry tasks`; also mjlab:NAME, isaaclab:NAME, gym:NAME and those of other packages"
+    parser.add_argument("task", metavar="TASK", nargs="?", help=text)
     parser.add_argument(
         "--preset",
         metavar="NAME",
