@@ -8,7 +8,7 @@ from gantry_fixtures.recorded import largest_difference
 TASK = "mjlab:Terrier-Dig-Go1"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_task_by_entry_point_is_listed_trained_and_exported(tmp_path, with_terrier):
     """Two iterations, and a contract with the package's own scale, whose numbers are those of the environment."""
     listed, iterations, bundle = list_and_train(TASK, 384, tmp_path / "run", with_terrier)

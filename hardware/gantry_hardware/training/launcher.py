@@ -62,7 +62,7 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def own_cores(environment: Mapping[str, str] | None = None) -> int:
-    """Number of cores for this process, at least 1: those that it may use (all of the machine, where the system does not
+    """Number of cores for this process, at least 1: those that it may use (all of the machine where the system does not
     say), divided by the processes of torchrun on this machine.
 
     Args:

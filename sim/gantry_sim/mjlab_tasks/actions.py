@@ -176,8 +176,10 @@ class RobotEffortAction(JointEffortAction):
     def __init__(self, cfg: RobotEffortActionCfg, env: Any) -> None:
         super().__init__(cfg=cfg, env=env)
         driven = Driven(env, cfg.entity_name, cfg.contract.joint_names)
-        self._joints, self._decode = joint_ids(driven), EffortDecoder(cfg.contract, self._raw_actions)
-        self._places = [driven.joint_names.index(name) for name in self.target_names]
+        self._decode = EffortDecoder(cfg.contract, self._raw_actions)
+        places = [driven.joint_names.index(name) for name in self.target_names]
+        # On the device: a list as an index is copied there in every step.
+        self._joints, self._places = (torch.tensor(ids, device=self.device) for ids in (joint_ids(driven), places))
         push = [_motors(driven)[name][0] for name in self.target_names]
         self._push = torch.tensor([push], device=self.device, dtype=self._raw_actions.dtype)
         self.efforts = torch.zeros(self.num_envs, len(self._joints), device=self.device)

@@ -8,7 +8,8 @@ import torch
 
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.observations.builder import ee_from_start, joint_from_start
+from gantry_deploy.observations.builder import ee_from_start
+from gantry_deploy.observations.joints import joint_from_start
 from gantry_deploy.observations.signals import TermConstants
 from gantry_deploy.policy.golden import recorded_signals
 from gantry_hardware.errors import UnknownNameError
