@@ -91,7 +91,8 @@ class _WrongTargets:
 def _columns(runner: PolicyRunner, term: str) -> slice:
     from gantry_deploy.diagnosis.rebuild import term_columns
 
-    return term_columns(runner.contract)[term]
+    names = [item.name for item in runner.contract.observations]
+    return term_columns(runner.contract)[names.index(term)]
 
 
 def _delayed(ticks: int) -> Callable[[Signals], Signals]:

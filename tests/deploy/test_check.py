@@ -99,7 +99,7 @@ def test_a_state_that_does_not_lead_to_its_observation_is_refused(tmp_path):
     folder = golden_bundle(tmp_path / "bundle", joint_vel_rad_s=nudged(7, 4, 0.01))
     names, error = refusal(folder, DifferenceError)
     assert names[-1] == "observation"
-    assert "joint_vel[4]" in str(error)
+    assert f"joint_vel[{SPEC.joint_names[4]}]" in str(error)
     assert error.difference == pytest.approx(0.05 * 0.01, rel=1e-2)
 
 
@@ -179,9 +179,9 @@ def test_trajectories_through_stacked_frames_and_memory(tmp_path):
 
 def test_observation_labels_follow_the_layout():
     labels = observation_labels(history_contract())
-    start = labels.index("joint_pos[0], 2 steps ago")
-    assert labels[start + 12] == "joint_pos[0], 1 steps ago"
-    assert labels[start + 24] == "joint_pos[0]"
+    start = labels.index(f"joint_pos[{SPEC.joint_names[0]}], 2 steps ago")
+    assert labels[start + 12] == f"joint_pos[{SPEC.joint_names[0]}], 1 steps ago"
+    assert labels[start + 24] == f"joint_pos[{SPEC.joint_names[0]}]"
     assert len(labels) == history_contract().observation_size
 
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.cli.main import main
 from gantry_deploy.commission.gentle import GentleRobot
 from gantry_deploy.contract.mechanism_spec import JOINT_EFFORT, MechanismSpec
 from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract, check_numbers
 from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robot
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.observations.builder import make_term
 from gantry_deploy.openpi.served import ServedPolicy
+from gantry_deploy.policy.golden import observation_labels
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import signals_for
 from gantry_fixtures.mechanism import cartpole_bundle, cartpole_contract
@@ -67,6 +70,27 @@ def test_the_robot_is_sent_efforts_and_the_motors_damping(tmp_path):
     np.testing.assert_allclose(target.effort_nm, [0.1 * 10.0 - 0.2 * 125.0, 0.0], rtol=1e-5)
     assert (target.stiffness_nm_rad == 0.0).all()
     np.testing.assert_array_equal(target.damping_nm_s_rad, [10.0, 0.0])
+
+
+def test_numbers_of_the_same_terms_of_several_joints_have_their_own_names(tmp_path, capsys):
+    slider, pole = CARTPOLE.joint_names
+    terms = (
+        replace(make_term("joint_cos_sin", 2), joints=(pole,)),
+        replace(make_term("joint_vel", 1), joints=(slider,)),
+        replace(make_term("joint_vel", 1), joints=(pole,)),
+    )
+    contract = cartpole_contract(observations=terms)
+    assert observation_labels(contract) == [
+        f"joint_cos_sin[cos {pole}]",
+        f"joint_cos_sin[sin {pole}]",
+        f"joint_vel[{slider}]",
+        f"joint_vel[{pole}]",
+    ]
+    cartpole_bundle(tmp_path / "bundle", contract=contract)
+    assert main(["inspect", str(tmp_path / "bundle")]) == 0
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any(line.startswith("joint_vel 2:3") and line.endswith(slider) for line in told)
+    assert any(line.startswith("joint_vel 3:4") and line.endswith(pole) for line in told)
 
 
 def test_a_contract_survives_json():

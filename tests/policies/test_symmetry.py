@@ -147,6 +147,24 @@ def test_a_map_window_is_mirrored_by_hand():
         mirror_window(replace(window, center_y_m=0.2))
 
 
+def test_a_term_of_some_joints_is_mirrored_in_its_own_order():
+    task = find_task("velocity-flat-go2")
+    contract = task.contract(task.preset("cpu").env)
+    joints = ("RR_calf_joint", "FL_hip_joint", "RL_calf_joint", "FR_hip_joint")
+    some = replace(contract, observations=(ObservationTerm("joint_vel", 4, history=2, joints=joints),))
+    mirrored = apply(mirror_actor(some), torch.tensor([1.0, 2.0, 3.0, 4.0] * 2))
+    torch.testing.assert_close(mirrored, torch.tensor([3.0, -4.0, 1.0, -2.0] * 2))
+    turned = ObservationTerm("joint_vel", 12, joints=contract.joint_names[::-1])
+    values = torch.randn(12)
+    torch.testing.assert_close(
+        apply(mirror_actor(replace(contract, observations=(turned,))), values.flip(0)),
+        apply(mirror_joints(contract.joint_names), values).flip(0),
+    )
+    one = ObservationTerm("joint_vel", 1, joints=("FL_hip_joint",))
+    with pytest.raises(GantryError, match="image of FL_hip_joint is FR_hip_joint, which it does not show"):
+        mirror_actor(replace(contract, observations=(one,)))
+
+
 def test_a_goal_is_mirrored_to_the_other_side():
     """x ahead, y to the left, sine and cosine of the heading error."""
     task = find_task("velocity-flat-go2")

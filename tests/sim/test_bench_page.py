@@ -113,6 +113,10 @@ def test_repeats_of_a_part_are_read_from_files_of_their_own(tmp_path):
     middle, _ = measure(["mapping"], tmp_path, False, repeats=2)
     assert (middle.low, middle.value, middle.high) == pytest.approx((2.0, 3.0, 4.0))
     assert measure(["mapping"], tmp_path, False)[0].value == pytest.approx(2.0)
+    del told["classical"]
+    (tmp_path / "mapping.json").write_text(json.dumps(told))
+    with pytest.raises(GantryError, match=r"mapping\.json: the result has no 'classical'.* Begin in a new folder"):
+        measure(["mapping"], tmp_path, False)
 
 
 def test_learned_is_the_first_row_below_the_error(tmp_path):

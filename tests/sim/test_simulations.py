@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from mjlab.scene import Scene
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
 from gantry_fixtures import plain_simulation
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.physics.simulation import VARIABLE, find_simulation, simulation_names
+from gantry_sim.physics.simulation import VARIABLE, SimulationKind, find_simulation, simulation_names
 from gantry_sim.tasks.registry import find_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -71,6 +72,12 @@ def test_our_own_task_takes_it_too_without_what_it_cannot_leave_out(installed, m
     assert torch.isfinite(step.reward).all()
     assert len(plain_simulation.STEPS) == env.env.cfg.decimation, "no steps in one call"
     env.close()
+
+
+def test_a_scene_for_a_cpu_belongs_to_simulations_on_a_cpu():
+    with pytest.raises(GantryError, match="GantryScene works on a CPU alone, expected another with only_cpu=False"):
+        SimulationKind(plain_simulation.PlainSimulation, only_cpu=False)
+    assert SimulationKind(plain_simulation.PlainSimulation, Scene, only_cpu=False).scene is Scene
 
 
 def test_what_is_no_simulation_is_refused(installed):

@@ -16,6 +16,7 @@ from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import add_json_option
 from gantry_deploy.contract.parts import Acceptance
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.labels import labels_of
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.text import LINE_LIMIT, NAME_LIMIT, printable
 from gantry_hardware.model.description import robot_description
@@ -194,13 +195,17 @@ def _joints(contract: PolicyContract) -> Table:
 
 def _observations(contract: PolicyContract, result: dict[str, Any]) -> Table:
     table = _table("term", "index", "size", "history", "scale", "clip")
-    for name in ("kind", "frame", "unit"):
+    names_joints = any(term.joints for term in contract.observations)
+    for name in ("kind", "frame", "unit", *(("numbers",) if names_joints else ())):
         table.add_column(name)
     for term, place in zip(contract.observations, result["observation_layout"], strict=True):
         clip = "" if term.clip is None else f"±{term.clip:g}"
         index = f"{place['start']}:{place['stop']}"
         numbers = (str(term.size), str(term.history), f"{term.scale:g}", clip)
-        table.add_row(_text(term.name), index, *numbers, *map(_text, (term.kind, term.frame, term.unit)))
+        words = [_text(word) for word in (term.kind, term.frame, term.unit)]
+        if names_joints:
+            words.append(_text(", ".join(labels_of(contract, term)) if term.joints else "", LINE_LIMIT))
+        table.add_row(_text(term.name), index, *numbers, *words)
     return table
 
 

@@ -30,6 +30,7 @@ from gantry_deploy.dataset.features import (
 )
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import DatasetError
+from gantry_deploy.observations.labels import labels_of
 
 VELOCITY, JOINT_LEAD, EE_POSE = "observation.velocity", "observation.joint_lead", "observation.ee_pose"
 """Joint velocities; how far joint targets are ahead of the joints; the end effector in the arm's base frame."""
@@ -221,17 +222,20 @@ def _gripper(contract: PolicyContract) -> str:
 
 def _numbers_of(contract: PolicyContract, term: ObservationTerm) -> Numbers:
     offset = (0.0,) * term.size
+    places = [contract.joint_names.index(joint) for joint in term.joints or contract.joint_names]
     if term.name in _JOINT_TERMS:
         feature, ending, per = _JOINT_TERMS[term.name]
-        names, units = joint_labels(contract, ending), joint_units(contract, per)
+        labels, every = joint_labels(contract, ending), joint_units(contract, per)
+        names, units = tuple(labels[place] for place in places), tuple(every[place] for place in places)
         if term.name == "joint_pos":
-            offset = tuple(float(value) for value in contract.default_pos_rad)
+            offset = tuple(float(contract.default_pos_rad[place]) for place in places)
     elif term.name in _BODY_TERMS:
         feature, prefix, labels = _BODY_TERMS[term.name]
         names = tuple(f"{prefix}.{label}" for label in labels)
         units = ("m" if labels == _XYZ else "",) * len(labels)
     else:
-        feature, names = f"observation.{term.name}", tuple(f"{term.name}[{i}]" for i in range(term.size))
+        shown = labels_of(contract, term) if term.joints else range(term.size)
+        feature, names = f"observation.{term.name}", tuple(f"{term.name}[{label}]" for label in shown)
         units = ("" if "," in term.unit else term.unit,) * term.size
     return Numbers(feature, names, units, (float(term.scale),) * term.size, offset, term.clip)
 

@@ -17,6 +17,7 @@ from gantry_deploy.diagnosis.relations import Relation, relation_of, tell_relati
 from gantry_deploy.diagnosis.ticks import PolicyTicks, policy_ticks
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import RecordingError
+from gantry_deploy.observations.labels import labels_of, term_label
 from gantry_deploy.observations.signals import Signals
 from gantry_deploy.perception.maps import TERM as MAP_TERM
 from gantry_deploy.policy.policy import open_policy
@@ -53,7 +54,7 @@ def audit(recording: Recording, bundle: Bundle) -> Diagnosis:
         )
     rebuilt = rebuild(ticks, contract, skip=(MAP_TERM,))
     _compare_terms(diagnosis, ticks, contract, rebuilt)
-    if MAP_TERM in term_columns(contract):
+    if any(term.name == MAP_TERM for term in contract.observations):
         _compare_map(diagnosis, recording)
     _compare_actions(diagnosis, ticks, bundle)
     _compare_targets(diagnosis, ticks, contract, rebuilt.targets)
@@ -79,17 +80,17 @@ def _compare_contracts(diagnosis: Diagnosis, recording: Recording, contract: Pol
 
 def _compare_terms(diagnosis: Diagnosis, ticks: PolicyTicks, contract: PolicyContract, rebuilt: Rebuilt) -> None:
     columns = term_columns(contract)
-    for name, reason in rebuilt.missing.items():
-        diagnosis.unknown(name, f"cannot be computed from the recording: {reason}")
-    for name in _moved_terms(diagnosis, ticks, contract, rebuilt):
-        rebuilt.terms.pop(name)
-    for term in contract.observations:
-        if term.name not in rebuilt.terms:
+    for place, reason in rebuilt.missing.items():
+        subject = term_label(contract.observations[place])
+        diagnosis.unknown(subject, f"cannot be computed from the recording: {reason}")
+    moved = _moved_terms(diagnosis, ticks, contract, rebuilt)
+    for place, known in rebuilt.terms.items():
+        if place in moved:
             continue
-        seen, known = ticks.observation[:, columns[term.name]], rebuilt.terms[term.name]
+        term, seen = contract.observations[place], ticks.observation[:, columns[place]]
         difference = _difference(seen, known)
         if difference <= TOLERANCE:
-            diagnosis.fine(term.name, f"repeated in {len(seen)} ticks to within {difference:.1e}")
+            diagnosis.fine(term_label(term), f"repeated in {len(seen)} ticks to within {difference:.1e}")
         else:
             _explain_term(diagnosis, ticks, contract, term, seen, known)
 
@@ -99,24 +100,25 @@ def _difference(seen: FloatArray, known: FloatArray) -> float:
     return float(np.abs(seen - known).max(initial=0.0)) / max(1.0, float(np.abs(known).max(initial=0.0)))
 
 
-def _moved_terms(diagnosis: Diagnosis, ticks: PolicyTicks, contract: PolicyContract, rebuilt: Rebuilt) -> list[str]:
-    """Terms that stand whole in another place of the observation; each is a finding."""
+def _moved_terms(diagnosis: Diagnosis, ticks: PolicyTicks, contract: PolicyContract, rebuilt: Rebuilt) -> set[int]:
+    """Places of terms that stand whole elsewhere in the observation; each is a finding."""
     columns, moved = term_columns(contract), {}
-    for name, known in rebuilt.terms.items():
-        place, size = columns[name].start, known.shape[1]
-        if _difference(ticks.observation[:, columns[name]], known) <= TOLERANCE or np.ptp(known, axis=0).max() < 1e-3:
+    for place, known in rebuilt.terms.items():
+        own, size = columns[place], known.shape[1]
+        if _difference(ticks.observation[:, own], known) <= TOLERANCE or np.ptp(known, axis=0).max() < 1e-3:
             continue
-        others = [s for s in range(ticks.observation.shape[1] - size + 1) if s != place]
+        others = [s for s in range(ticks.observation.shape[1] - size + 1) if s != own.start]
         found = [s for s in others if _difference(ticks.observation[:, s : s + size], known) <= TOLERANCE]
         if found:
-            moved[name] = found[0]
-    for name, start in moved.items():
+            moved[place] = found[0]
+    for place, start in moved.items():
         diagnosis.wrong(
             FindingKind.ORDER,
-            name,
-            f"stands at number {start} of the observation, expected {columns[name].start}: terms are in another order.",
+            term_label(contract.observations[place]),
+            f"stands at number {start} of the observation, expected {columns[place].start}: "
+            "terms are in another order.",
         )
-    return list(moved)
+    return set(moved)
 
 
 def _explain_term(
@@ -128,21 +130,22 @@ def _explain_term(
     known: FloatArray,
 ) -> None:
     """Find what makes a term differ."""
+    subject = term_label(term)
     rows = signal_rows(ticks, contract)
     for words, change in FRAME_HYPOTHESES.items():
         if _difference(seen, rebuild_term(ticks, contract, term, [change(row) for row in rows])) <= TOLERANCE:
-            diagnosis.wrong(FindingKind.FRAME, term.name, f"{words}.")
+            diagnosis.wrong(FindingKind.FRAME, subject, f"{words}.")
             return
     if term.history > 1 and (words := _history_fault(ticks, contract, term, rows, seen, known)):
-        diagnosis.wrong(FindingKind.ORDER, term.name, words)
+        diagnosis.wrong(FindingKind.ORDER, subject, words)
         return
     newest = slice((term.history - 1) * term.size, term.history * term.size)
     explain(
         diagnosis,
-        term.name,
+        subject,
         seen[:, newest],
         known[:, newest],
-        _labels(contract, term),
+        labels_of(contract, term),
         ticks.segment,
         contract.dt_s,
         term.unit,
@@ -180,15 +183,6 @@ def explain(
             f"{names} differ by up to {gaps.max():.3g} from tick {row} on, and no hypothesis explains it.",
             tuple(unexplained),
         )
-
-
-def _labels(contract: PolicyContract, term: ObservationTerm) -> list[str]:
-    """A name for each number of a term's frame: joints, parts of the command, axes, or places."""
-    if term.size == len(contract.joint_names):
-        return list(contract.joint_names)
-    if "command" in term.name and term.size == len(contract.command.names):
-        return list(contract.command.names)
-    return list("xyz") if term.size == 3 else [f"[{i}]" for i in range(term.size)]
 
 
 def _history_fault(

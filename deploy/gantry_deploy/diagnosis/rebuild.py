@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +27,18 @@ Change = Callable[[Signals], Signals]
 class Rebuilt:
     """Numbers that the runtime computes from a recording; T ticks."""
 
-    terms: dict[str, FloatArray]
-    """Term to its numbers (T, size * history), clipped and scaled."""
-    missing: dict[str, str]
-    """Terms that cannot be computed from the recording, with the reason."""
+    terms: dict[int, FloatArray]
+    """Place of a term among the contract's -> its numbers (T, size * history), clipped and scaled."""
+    missing: dict[int, str]
+    """Places of terms that cannot be computed from the recording, with the reason."""
     targets: FloatArray
     """Shape (T, n), joint targets of the recorded actions, rad; of actions that give efforts those, N m."""
 
 
-def term_columns(contract: PolicyContract) -> dict[str, slice]:
-    """Columns of each term in an observation."""
-    columns, start = {}, 0
-    for term in contract.observations:
-        columns[term.name] = slice(start, start + term.size * term.history)
-        start += term.size * term.history
-    return columns
+def term_columns(contract: PolicyContract) -> tuple[slice, ...]:
+    """Columns of each term in an observation, in the contract's order; several terms may have one name."""
+    ends = list(accumulate((term.size * term.history for term in contract.observations), initial=0))
+    return tuple(slice(start, end) for start, end in pairwise(ends))
 
 
 def rebuild(ticks: PolicyTicks, contract: PolicyContract, skip: tuple[str, ...] = ()) -> Rebuilt:
@@ -49,18 +47,18 @@ def rebuild(ticks: PolicyTicks, contract: PolicyContract, skip: tuple[str, ...] 
     Args:
         ticks: Of the recording.
         contract: Of the bundle, which says how it should be.
-        skip: Terms that need what a recording has in another form.
+        skip: Names of terms that need what a recording has in another form.
     """
-    terms: dict[str, FloatArray] = {}
-    missing: dict[str, str] = {}
+    terms: dict[int, FloatArray] = {}
+    missing: dict[int, str] = {}
     rows = list(_signals(ticks, contract))
-    for term in contract.observations:
+    for place, term in enumerate(contract.observations):
         if term.name in skip:
             continue
         try:
-            terms[term.name] = rebuild_term(ticks, contract, term, [signals for signals, _ in rows])
+            terms[place] = rebuild_term(ticks, contract, term, [signals for signals, _ in rows])
         except (ContractError, SurroundingsError, AttributeError, TypeError) as error:
-            missing[term.name] = str(error)
+            missing[place] = str(error)
     return Rebuilt(terms, missing, np.array([target for _, target in rows]))
 
 

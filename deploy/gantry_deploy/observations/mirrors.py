@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
-from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
+from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm, PolicyContract
 from gantry_deploy.observations.sides import partners, sign_of_joint
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.spec import RobotSpec
@@ -127,6 +127,29 @@ def mirror_action(contract: PolicyContract) -> MirrorMap:
 def mirror_contract_joints(contract: PolicyContract) -> MirrorMap:
     """The map of vectors with one entry per joint of a contract."""
     return robot_joint_mirror(contract.robot, contract.joint_names)
+
+
+def mirror_shown_joints(contract: PolicyContract, term: ObservationTerm, image: MirrorMap) -> MirrorMap:
+    """The map of a term of joints in the order of those that it names.
+
+    Args:
+        contract: Of the policy.
+        term: With its ``joints``.
+        image: The map of all joints of the contract.
+
+    Raises:
+        GantryError: If the term does not show the mirror image of a joint that it shows.
+    """
+    places = [contract.joint_names.index(joint) for joint in term.joints]
+    for place in places:
+        if (other := image.source[place]) not in places:
+            raise GantryError(
+                f"Observation '{term.name}': the mirror image of {contract.joint_names[place]} is "
+                f"{contract.joint_names[other]}, which it does not show."
+            )
+    return MirrorMap(
+        tuple(places.index(image.source[place]) for place in places), tuple(image.sign[place] for place in places)
+    )
 
 
 def mirror_contract_window(contract: PolicyContract) -> MirrorMap | None:

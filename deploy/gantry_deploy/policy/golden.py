@@ -26,6 +26,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations.builder import Signals, needed_signals
+from gantry_deploy.observations.labels import labels_of
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.policy.runner import signals_of
@@ -195,12 +196,13 @@ def _around_width(contract: PolicyContract, name: str, values: NDArray[Any]) -> 
 
 
 def observation_labels(contract: PolicyContract) -> list[str]:
-    """A name for each number of the observation, for example ``joint_pos[3]`` or ``joint_pos[3], 2 steps ago``."""
+    """A name for each number of the observation, for example ``joint_pos[FL_hip_joint]`` or ``gait_clock[1], 2 steps
+    ago``."""
     return [
-        f"{term.name}[{i}]" + (f", {age} steps ago" if age else "")
+        f"{term.name}[{label.strip('[]')}]" + (f", {age} steps ago" if age else "")
         for term in contract.observations
         for age in reversed(range(term.history))
-        for i in range(term.size)
+        for label in labels_of(contract, term)
     ]
 
 

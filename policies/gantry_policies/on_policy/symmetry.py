@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.builder import term_info
-from gantry_deploy.observations.mirrors import MirrorMap
+from gantry_deploy.observations.mirrors import MirrorMap, mirror_shown_joints
 from gantry_hardware.errors import GantryError
 
 
@@ -25,11 +25,13 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
     """The map of the actor's observation, history included, from the mirror images that its terms declare.
 
     Raises:
-        GantryError: If a term's mirror image is not known.
+        GantryError: If a term's mirror image is not known, or lies in what the term does not show.
     """
     total = MirrorMap((), ())
     for term in contract.observations:
         image = term_info(term.name).mirror_of(contract)
+        if image is not None and term.joints:
+            image = mirror_shown_joints(contract, term, image)
         if image is None or len(image.source) != term.size:
             raise GantryError(f"No mirror image is known for observation '{term.name}' of {term.size} numbers.")
         for _ in range(term.history):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.report import Report
+from gantry_hardware.errors import GantryError
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.benchmarks.comparison import call_gantry
@@ -193,7 +194,7 @@ def measure(
         say: Takes a line before each run.
 
     Raises:
-        GantryError: If a command fails; what was measured is kept.
+        GantryError: If a command fails, or another version wrote a result; what was measured is kept.
         KeyboardInterrupt: If it was interrupted.
     """
     output.mkdir(parents=True, exist_ok=True)
@@ -207,9 +208,22 @@ def measure(
                 say(f"[{number}/{len(names)}] {place.name}")
                 run = ("--seed", str(turn), "--run-dir", str(place)) if part.run_folder else ()
                 call_gantry((*part.words(quick), *run, "--json", str(told)))
-            results.append(part.rows(read_json_object(told, max_bytes=MAX_BYTES, allow_nan=True)))
+            results.append(_rows_of(part, told))
         rows += merged(results)
     return rows + peer_rows(output)
+
+
+def _rows_of(part: Part, told: Path) -> list[Row]:
+    """Rows of a result; one of another version of the benchmark is refused."""
+    result = read_json_object(told, max_bytes=MAX_BYTES, allow_nan=True)
+    try:
+        return part.rows(result)
+    except GantryError:
+        raise
+    except KeyError as error:
+        raise GantryError(
+            f"{told}: the result has no {error}: another version of the benchmark wrote it. Begin in a new folder."
+        ) from error
 
 
 def peer_rows(output: Path) -> list[Row]:

@@ -59,15 +59,14 @@ def own_root() -> Path:
     return cache / "gantry" / f"isaaclab-assets-{REVISION}"
 
 
-def below_root(path: str) -> str:
-    """Path of a file of Isaac Lab's below its root, without the root."""
-    root = os.environ.get(ROOT_VARIABLE, "").rstrip("/")
-    return path.removeprefix(root).lstrip("/") if root else path
-
-
 def is_own(path: str) -> bool:
     """Whether a file of Isaac Lab's is one that is made here."""
     return path.startswith(f"{own_root()}/")
+
+
+def below_root(path: str) -> str:
+    """Path of a file that is made here, without the root."""
+    return path.removeprefix(f"{own_root()}/")
 
 
 def robot_of(path: str) -> str | None:
@@ -88,7 +87,7 @@ def provide(path: str) -> None:
     """
     if not is_own(path):
         return
-    name = path.removeprefix(f"{own_root()}/")
+    name = below_root(path)
     if name == GROUND:
         _write(Path(path), (_own_assets() / "ground_plane.usda").read_bytes())
         return

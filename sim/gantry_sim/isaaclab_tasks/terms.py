@@ -104,10 +104,8 @@ def _base_lin_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
 
 def _joints(name: str) -> Callable[[ActorTerm, Driven], ObservationTerm]:
     def found(term: ActorTerm, driven: Driven) -> ObservationTerm:
-        asset, names = _asset(term, driven), driven.entity.joint_names
-        ids = slice(None) if asset is None else asset.joint_ids
-        shown = names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids]
-        return shown_joints(name, tuple(shown), term, driven)
+        asset = _asset(term, driven)
+        return shown_joints(name, slice(None) if asset is None else asset.joint_ids, term, driven)
 
     return found
 

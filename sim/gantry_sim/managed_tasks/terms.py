@@ -102,18 +102,20 @@ def shaped(found: ObservationTerm, term: ActorTerm) -> ObservationTerm:
     return replace(found, scale=float(scale[0]), clip=clip, history=max(1, cfg.history_length))
 
 
-def shown_joints(name: str, shown: tuple[str, ...], term: ActorTerm, driven: Driven) -> ObservationTerm:
+def shown_joints(name: str, joint_ids: Any, term: ActorTerm, driven: Driven) -> ObservationTerm:
     """A contract's term of joints, of all of them or of those that a manager's term shows, in its order.
 
     Args:
         name: Of the contract's term, with one number for each joint.
-        shown: Joints that the manager's term shows.
+        joint_ids: Places among the entity's joints of those that the manager's term shows, or a slice.
         term: The manager's.
         driven: The robot.
 
     Raises:
         MissingTermError: If it shows joints that the contract has not.
     """
+    names = driven.entity.joint_names
+    shown = tuple(names[joint_ids] if isinstance(joint_ids, slice) else [names[int(i)] for i in joint_ids])
     if others := [joint for joint in shown if joint not in driven.joint_names]:
         raise MissingTermError(
             f"{term.where} shows {', '.join(others)}; the contract's joints are {', '.join(driven.joint_names)}."

@@ -86,6 +86,16 @@ def joint_ids(driven: Driven) -> list[int]:
     return [driven.entity.joint_names.index(name) for name in driven.joint_names]
 
 
+def joint_ends(driven: Driven, limits: Tensor) -> np.ndarray:
+    """Lower and upper ends (n, 2) of the contract's joints, rad, by limits (N, joints, 2) of the entity.
+
+    A joint without limits, which has zeros or infinities there, ends nowhere.
+    """
+    ends = limits[0, joint_ids(driven)].cpu().numpy().astype(np.float64)
+    ends[~(ends[:, 0] < ends[:, 1])] = (-np.inf, np.inf)
+    return ends
+
+
 def _position_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list[ActorTerm], clip: float) -> Parts:
     env, width = driven.env, action.action_dim
     command = velocity_command(terms, lambda name: env.command_manager.get_term(name).cfg.ranges)
@@ -120,13 +130,9 @@ def _effort_parts(action: Any, driven: Driven, limits: np.ndarray, terms: list[A
     names, width = tuple(action.target_names), action.action_dim
     pushes = [_motors(driven)[name][0] for name in names]
     efforts = [scale * push for scale, push in zip(row_of(action.scale, width), pushes, strict=True)]
-    data, ids = driven.entity.data, joint_ids(driven)
-    default, ends = (
-        values[0, ids].cpu().numpy().astype(np.float64)
-        for values in (data.default_joint_pos, data.soft_joint_pos_limits)
-    )
-    # A joint without limits has zeros or infinities there.
-    ends[~(ends[:, 0] < ends[:, 1])] = (-np.inf, np.inf)
+    data = driven.entity.data
+    default = data.default_joint_pos[0, joint_ids(driven)].cpu().numpy().astype(np.float64)
+    ends = joint_ends(driven, data.soft_joint_pos_limits)
     return effort_parts(
         dict(zip(names, efforts, strict=True)),
         row_of(action.offset, width),

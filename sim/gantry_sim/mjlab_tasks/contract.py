@@ -18,7 +18,7 @@ from gantry_sim.managed_tasks.contract import (
     robot_with,
 )
 from gantry_sim.managed_tasks.terms import Driven
-from gantry_sim.mjlab_tasks.actions import driven_of, joint_action, joint_ids, kind_of
+from gantry_sim.mjlab_tasks.actions import driven_of, joint_action, joint_ends, joint_ids, kind_of
 from gantry_sim.mjlab_tasks.cfg import MjlabCfg, actor_groups, mjlab_env_cfg
 from gantry_sim.mjlab_tasks.terms import (
     actor_terms,
@@ -98,9 +98,7 @@ def contract_of(env: Any, groups: tuple[str, ...], action_clip: float) -> Policy
 
 def _limits(driven: Driven, action: Any, spec: RobotSpec) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper limits (n,) of the joints, rad: those of model, robot and action together."""
-    model = driven.entity.data.default_joint_pos_limits[0, joint_ids(driven)].cpu().numpy().astype(np.float64)
-    endless = ~(model[:, 0] < model[:, 1])  # A joint without limits has zeros there.
-    model[endless] = (-np.inf, np.inf)
+    model = joint_ends(driven, driven.entity.data.default_joint_pos_limits)
     lower, upper = np.maximum(model[:, 0], spec.array("lower_rad")), np.minimum(model[:, 1], spec.array("upper_rad"))
     if isinstance(action, JointPositionAction) and action.cfg.clip is not None:
         own = action._clip[0].cpu().numpy().astype(np.float64)

@@ -94,25 +94,19 @@ def _of_root(name: str) -> Callable[[ActorTerm, Driven], ObservationTerm]:
     return found
 
 
-def _shown(term: ActorTerm, driven: Driven) -> tuple[str, ...]:
-    """Joints of a term in its order."""
-    ids, names = _asset(term, driven).joint_ids, driven.entity.joint_names
-    return tuple(names[ids] if isinstance(ids, slice) else [names[int(i)] for i in ids])
-
-
 def _joint_pos(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    return shown_joints("joint_pos", _shown(term, driven), term, driven)
+    return shown_joints("joint_pos", _asset(term, driven).joint_ids, term, driven)
 
 
 def _joint_cos_sin(term: ActorTerm, driven: Driven) -> ObservationTerm:
-    found = shown_joints("joint_cos_sin", _shown(term, driven), term, driven)
+    found = shown_joints("joint_cos_sin", _asset(term, driven).joint_ids, term, driven)
     return replace(found, size=2 * found.size)
 
 
 def _joint_vel(term: ActorTerm, driven: Driven) -> ObservationTerm:
     if float(driven.entity.data.default_joint_vel.abs().max()) > ROUNDING:
         raise MissingTermError(f"{term.where} is relative to joints that move by default, expected zero.")
-    return shown_joints("joint_vel", _shown(term, driven), term, driven)
+    return shown_joints("joint_vel", _asset(term, driven).joint_ids, term, driven)
 
 
 def _last_action(term: ActorTerm, driven: Driven) -> ObservationTerm:

@@ -19,7 +19,7 @@ class GantryScene(Scene):
 
     def initialize(self, mj_model: Any, model: Any, data: Any) -> None:
         """Connect entities and sensors to the simulation's arrays."""
-        self._default_env_origins = torch.zeros((self.num_envs, 3))
+        self._default_env_origins = torch.zeros((self.num_envs, 3), device=self.device)
         for part in (*self.entities.values(), *self.sensors.values()):
             part.initialize(mj_model, model, data, self.device)
         sensing = [sensor for sensor in self.sensors.values() if sensor.requires_sensor_context]

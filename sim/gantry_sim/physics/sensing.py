@@ -42,7 +42,7 @@ class CpuSensorContext(SensorContext):
             names = ", ".join(sensor.cfg.name for sensor in self.camera_sensors)
             raise GantryError(
                 f"Camera sensors ({names}) are drawn by MuJoCo Warp alone: on a GPU, or slowly on a CPU with "
-                "GANTRY_PHYSICS_ENGINE=warp."
+                "GANTRY_PHYSICS_ENGINE=warp. There too, policies do not learn from pictures of mjlab's tasks."
             )
         self._ctx = None
         self._maps: dict[tuple[int, ...] | None, HeightMap] = {}

@@ -168,7 +168,19 @@ class SimulationKind:
     scene: type[Scene] = GantryScene
     """Scene whose rays and cameras it serves."""
     only_cpu: bool = True
-    """Whether it runs on a CPU alone."""
+    """Whether it runs on a CPU alone; one that does not needs a scene other than :class:`GantryScene`."""
+
+    def __post_init__(self) -> None:
+        """Refuse a scene for a CPU where the simulation runs elsewhere too.
+
+        Raises:
+            GantryError: If so.
+        """
+        if not self.only_cpu and issubclass(self.scene, GantryScene):
+            raise GantryError(
+                f"The scene {self.scene.__name__} works on a CPU alone, expected another with only_cpu=False, such as "
+                "mjlab's own Scene."
+            )
 
 
 def _warp(num_envs: int, cfg: SimulationCfg, *, near_ground: bool, **scene: Any) -> WarpSimulation:
@@ -205,14 +217,16 @@ def find_simulation(device: str, name: str | None = None) -> SimulationKind:
         UnknownNameError: If there is no such simulation here.
         GantryError: If it cannot be loaded, or does not run on the device.
     """
-    name = name or os.environ.get(VARIABLE) or default_simulation(device)
+    chosen = "" if name else os.environ.get(VARIABLE, "")
+    name = name or chosen or default_simulation(device)
     if name not in (known := simulation_names()):
-        raise UnknownNameError("physics engine", name, known)
+        raise UnknownNameError(f"physics engine{f' of the variable {VARIABLE}' if chosen else ''}", name, known)
     if (kind := OWN.get(name)) is None:
         entry = find_plugin(GROUP, name, "physics engine")
         kind = load_plugin(entry, "Physics engine", GantryError)
         if not isinstance(kind, SimulationKind):
             raise GantryError(f"Entry point '{entry.value}' is a {type(kind).__name__}, expected a SimulationKind.")
     if kind.only_cpu and device != "cpu":
-        raise GantryError(f"The physics engine '{name}' runs on device 'cpu', not on '{device}'.")
+        source = f" (variable {VARIABLE})" if chosen else ""
+        raise GantryError(f"The physics engine '{name}'{source} runs on device 'cpu', not on '{device}'.")
     return kind

@@ -22,6 +22,7 @@ from gantry_deploy.dataset.physical import (
     policy_action,
     policy_observation,
 )
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_fixtures.arm import arm_contract_for, with_cameras
@@ -69,6 +70,18 @@ def test_physical_values_become_what_the_policy_observes_to_the_bit():
         again.append(policy_observation(part, columns[part.feature][:, begin : begin + part.size]))
         start[part.feature] = begin + part.size
     np.testing.assert_array_equal(np.concatenate(again, axis=1), observed)
+
+
+def test_joints_in_an_order_of_their_own_keep_their_names_units_and_offsets():
+    shown = (*SPEC.joint_names[::-1][:2], SPEC.joint_names[1])
+    terms = tuple(replace(make_term(name, 3), joints=shown) for name in ("joint_pos", "joint_vel"))
+    pos, vel = observation_numbers(replace(CONTRACT, observations=terms))
+    default = dict(zip(SPEC.joint_names, CONTRACT.default_pos_rad, strict=True))
+    assert pos.offset == tuple(default[name] for name in shown)
+    assert len(set(pos.offset)) > 1
+    gripper = embodiment_of(CONTRACT).gripper_joint(CONTRACT)
+    assert pos.names == tuple(f"{'gripper' if name == gripper else name}.pos" for name in shown)
+    assert vel.units == tuple("m/s" if name == gripper else "rad/s" for name in shown)
 
 
 def test_physical_actions_are_steps_in_metres_and_come_back_to_the_bit():

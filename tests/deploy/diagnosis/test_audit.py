@@ -132,6 +132,29 @@ def test_permuted_joints_and_a_flipped_sign_are_named(bundle, tmp_path):
     assert len(found) == 2
 
 
+def test_each_of_several_terms_of_one_name_is_judged(tmp_path):
+    knees = tuple(name for name in SPEC.joint_names if name not in HIPS)
+    terms = (
+        make_term("joint_pos", 4),
+        replace(make_term("joint_vel", 2), joints=HIPS),
+        replace(make_term("joint_vel", 2), joints=knees),
+    )
+    bundle = tiny_bundle(tmp_path / "bundle", contract_for(SPEC, observations=terms, gait=None))
+    sound = audit(recorded(tmp_path, PolicyRunner(bundle, SPEC)), bundle)
+    assert sound.findings == []
+    of_hips, of_knees = (f"joint_vel ({', '.join(joints)})" for joints in (HIPS, knees))
+    assert {of_hips, of_knees} <= {item.subject for item in sound.checked}
+    (tmp_path / "run.mcap").unlink()
+
+    def turned(seen):
+        seen[:, 5] *= -1.0
+        return seen
+
+    found = findings(audit(recorded(tmp_path, broken_by(PolicyRunner(bundle, SPEC), numbers=turned)), bundle))
+    assert list(found) == [(FindingKind.SIGN, of_hips)]
+    assert found[FindingKind.SIGN, of_hips].names == HIPS[1:]
+
+
 @pytest.mark.parametrize("order", [(3, 0, 1, 2), (1, 2, 3, 0)])
 def test_a_quaternion_in_another_order(bundle, tmp_path, order):
     def change(signals):
