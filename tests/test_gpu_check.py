@@ -47,6 +47,7 @@ def test_tables_tell_exit_rows_and_nested_numbers(check, tmp_path):
     assert "  task x  rate 12,346  error {qpos 2.5e-06}" in check.tables({"go2": found}).splitlines()
 
 
+@pytest.mark.soak
 def test_a_second_command_goes_on_from_gpu_json_alone(check, tmp_path, monkeypatch, capsys):
     # Writes what it was given, then fails once for each part but go2.
     write_part(

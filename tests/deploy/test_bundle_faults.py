@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import zipfile
@@ -32,16 +31,29 @@ def folder(tmp_path):
     return write_bundle(tmp_path / "walk", **PARTS, card={"score": 1})
 
 
+LIMITED = """
+import os, resource, sys
+size = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def limited(size, *arguments):
+    """Command of a Python whose files have at most so many bytes, as on a full disk.
+
+    A program sets the limit and not a function between fork and exec: gRPC, which other tests load into this process,
+    may abort in a fork.
+    """
+    return [sys.executable, "-c", LIMITED, str(size), sys.executable, *map(str, arguments)]
+
+
 def gantry(*arguments, files=None, **options):
-    """A real process; ``files`` limits their size in bytes, as a full disk would."""
-
-    def limit():
-        if files is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (files, files))
-
-    command = [sys.executable, "-B", "-m", "gantry_deploy.cli.main", *map(str, arguments)]
+    """A real process; ``files`` limits their size in bytes."""
+    words = ["-B", "-m", "gantry_deploy.cli.main", *map(str, arguments)]
+    command = [sys.executable, *words] if files is None else limited(files, *words)
     options.setdefault("capture_output", True)
-    return subprocess.run(command, preexec_fn=limit, text=True, timeout=600, **options)
+    return subprocess.run(command, text=True, timeout=600, **options)
 
 
 def inspected(capsys, *arguments):
@@ -331,11 +343,8 @@ def test_a_card_on_a_full_disk(folder, tmp_path, packed):
     path = write_zip(folder, tmp_path / "walk.zip") if packed else folder
     before = {item: item.read_bytes() for item in tmp_path.rglob("*") if item.is_file()}
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))
-
-    command = [sys.executable, "-B", "-c", WRITE_CARD, str(path), "card"]
-    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=600)
+    command = limited(FULL, "-B", "-c", WRITE_CARD, str(path), "card")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2, done.stderr
     assert f"Cannot write the card of {path}: File too large." in done.stderr
     assert {item: item.read_bytes() for item in tmp_path.rglob("*") if item.is_file()} == before
@@ -345,11 +354,8 @@ def test_a_card_on_a_full_disk(folder, tmp_path, packed):
 def test_a_zip_on_a_full_disk_names_the_file(folder, tmp_path):
     target = tmp_path / "walk.zip"
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))
-
-    command = [sys.executable, "-B", "-c", WRITE_CARD, str(folder), str(target)]
-    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=600)
+    command = limited(FULL, "-B", "-c", WRITE_CARD, str(folder), str(target))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2, done.stderr
     assert done.stderr == f"Error: File too large: '{target}'.\n"
     assert not target.exists()
