@@ -57,7 +57,7 @@ class Part:
     rows: Callable[[Mapping[str, Any]], list[Row]]
     """From its result to numbers."""
     run_folder: bool = False
-    """Whether the command writes a run, whose folder is given to it, and takes a seed."""
+    """Whether the command takes a seed and the folder of a run that it writes."""
     repeated: bool = True
     """Whether the command is run again for a spread; one that repeats its measurements itself is not."""
 

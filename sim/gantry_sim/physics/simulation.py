@@ -166,7 +166,7 @@ class SimulationKind:
     make: MakeSimulation
     """Builds it."""
     scene: type[Scene] = GantryScene
-    """Scene whose rays and cameras it serves."""
+    """Scene class with the rays and cameras that the simulation serves."""
     only_cpu: bool = True
     """Whether it runs on a CPU alone; one that does not needs a scene other than :class:`GantryScene`."""
 
